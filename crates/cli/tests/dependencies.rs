@@ -103,6 +103,7 @@ const CRATES: &[Crate] = &[
             "clap_complete",
             "clap_mangen",
             "ctrlc",
+            "http",
             "indicatif",
             "jiff",
             "roff",

@@ -76,7 +76,9 @@ fn listen(mut client: BufReader<TcpStream>, all: &Heard) {
             &String::from_utf8_lossy(&body),
         ];
         *all.lock().expect("the lock").entry(what.join("|")).or_default() += 1;
-        let _ = client.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        let (_, status) = head[0].split_once(" /status/").unwrap_or(("", "200"));
+        let reply = format!("HTTP/1.1 {} Said\r\nContent-Length: 0\r\n\r\n", &status[..3]);
+        let _ = client.get_mut().write_all(reply.as_bytes());
     }
 }
 
@@ -127,9 +129,80 @@ fn requests_are_as_they_were_asked_for() {
         let results = load(&target, &[&usual, arguments].concat());
         assert_eq!((&results["replies"]["count"], heard(&all)), (&8.into(), vec![(expected, 8)]));
     }
-    refused(&["--rate=1", "--method=BREW"], "allowed: DELETE, GET, HEAD, OPTIONS, POST, PUT, TRACE");
+    refused(&["--rate=1", "--method=B/W"], "is no token; allowed: any name of 1 to 64 letters");
+    refused(&["--rate=1", &format!("--method={}", "M".repeat(65))], "is too long; allowed");
+    refused(&["--rate=1", "--method=CONNECT"], "asks for a tunnel; allowed");
     refused(&["--rate=1", "--data=x", "--sessions=x"], "cannot be used with");
     refused(&["--rate=1", "--data-file=/nonexistent"], "--data-file /nonexistent: No such file");
+}
+
+/// The head of the one request that is sent with these arguments.
+fn head(target: &str, arguments: &[&str]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("an address").to_string();
+    let server = thread::spawn(move || {
+        let mut client = BufReader::new(listener.accept().expect("a client").0);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert_ne!(client.read_line(&mut head).expect("a line"), 0, "{head}");
+        }
+        let _ = client.get_mut().write_all(b"HTTP/1.1 204 None\r\n\r\n");
+        head
+    });
+    let usual = ["--connections=1", "--session-count=1"];
+    load(&target.replace("ADDRESS", &address), &[&usual, arguments].concat());
+    server.join().expect("a head").replace(&address, "ADDRESS")
+}
+
+#[test]
+fn nothing_is_sent_that_http_does_not_allow() {
+    let (host, agent) = ("Host: ADDRESS\r\n", "User-Agent: sluicelab\r\n");
+    let usual = format!("{host}{agent}");
+    let once = "--requests-per-connection=1";
+    for (target, argument, expected) in [
+        ("http://ADDRESS?x", once, format!("GET /?x HTTP/1.1\r\n{usual}\r\n")),
+        ("HTTP://ADDRESS/a?b#c", once, format!("GET /a?b HTTP/1.1\r\n{usual}\r\n")),
+        ("ADDRESS", "--method=PROPFIND", format!("PROPFIND / HTTP/1.1\r\n{usual}\r\n")),
+        ("ADDRESS", "--method=PUT", format!("PUT / HTTP/1.1\r\n{usual}Content-Length: 0\r\n\r\n")),
+        ("ADDRESS", "--method=PATCH", format!("PATCH / HTTP/1.1\r\n{usual}Content-Length: 0\r\n\r\n")),
+        ("ADDRESS", "--header=Accept: a", format!("GET / HTTP/1.1\r\n{usual}Accept: a\r\n\r\n")),
+        ("ADDRESS", "--header=host: x:1", format!("GET / HTTP/1.1\r\nhost: x:1\r\n{agent}\r\n")),
+        ("ADDRESS", "--header=User-Agent: u", format!("GET / HTTP/1.1\r\n{host}User-Agent: u\r\n\r\n")),
+    ] {
+        assert_eq!(head(target, &[once, argument][usize::from(argument == once)..]), expected, "{target}");
+    }
+    refused(&["--rate=1", "--header=Content-Length: 5"], "the body says its length");
+    refused(&["--rate=1", "--header=Transfer-Encoding: chunked"], "bodies are sent whole");
+    refused(&["--rate=1", "--header=Host: a", "--header=HOST: b"], "'HOST: ...' is there twice");
+    refused(&["--rate=1", "--header=Host: a", "--host=b"], "is there twice; allowed: once, or --host");
+    refused(&["--rate=1", "--host=a b"], "\"a b\" is no host; allowed: a name or an address");
+    refused(&["--rate=1", "--target=http://127.0.0.1:1/a|b"], "has '|', which must be percent-encoded");
+}
+
+#[test]
+fn replies_without_success_are_told_and_have_limits() {
+    let (address, _) = listener();
+    let usual = ["--connections=1", "--session-count=5", "--requests-per-connection=1"];
+    let last = |output: &Output| {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines().last().unwrap_or_default().to_owned()
+    };
+    // What has no meaning is a 5xx.
+    for (status, class) in [(404, "4xx"), (500, "5xx"), (600, "5xx"), (999, "5xx")] {
+        let target = format!("http://{address}/status/{status}");
+        let output = run(&target, &usual);
+        assert_eq!(last(&output), format!("WARNING: no reply has a status of 2xx: 5 of {class}"));
+        for (limit, found) in [(format!("{class} > 0"), "5"), ("non-2xx >= 100%".to_owned(), "100%")] {
+            let output = run(&target, &[&usual[..], &[&format!("--fail-if={limit}")]].concat());
+            let told = format!("threshold     BROKEN: must not be {limit}, found {found}");
+            assert_eq!(last(&output), told);
+            assert!(matches!(output.status.code(), Some(3 | 4)), "{}", output.status);
+        }
+    }
+    let output = run(&format!("http://{address}/status/204"), &usual);
+    assert!(!last(&output).contains("WARNING"), "{}", last(&output));
+    let output = run("http://127.0.0.1:1/", &["--rate=50", "--session-count=5"]);
+    assert_eq!(last(&output), "FAILED: none of 5 calls was answered: connection refused (refused), 5 times");
 }
 
 #[test]

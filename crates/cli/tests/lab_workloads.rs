@@ -224,11 +224,11 @@ fn sessions_of_one_file_may_have_several_requests() {
 #[test]
 fn mistakes_name_their_place() {
     let directory = tempfile::tempdir().expect("a directory");
-    fs::write(directory.path().join("bad"), "/a\n/b method=BREW\n").expect("a file");
+    fs::write(directory.path().join("bad"), "/a\n/b method=B/W\n").expect("a file");
     for (arguments, words) in [
         (
             ["load", "--target=http://127.0.0.1:1/", "--rate=1", "--sessions=bad"].as_slice(),
-            "bad: line 2: unknown method BREW",
+            "bad: line 2: method \"B/W\" is no token",
         ),
         (&["sessions", "specweb99", "--fileset=nowhere", "--out=x"], "no file set in nowhere"),
         (&["fileset", "specweb99", "--root=r", "--preset=2003"], "--preset 2003: allowed: 2004, 2007, 2012"),

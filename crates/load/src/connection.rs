@@ -110,7 +110,8 @@ impl Connection {
             let request = &requests[call.request as usize];
             if call.send_started.is_none() {
                 // There are never more in flight than it can await.
-                let _ = self.http.sent_request(request.method);
+                let method = if request.is_head { http1::Method::Head } else { http1::Method::Get };
+                let _ = self.http.sent_request(method);
                 call.send_started = Some(now);
             }
             match socket::send(&self.socket, &request.bytes[self.sent_bytes..]) {

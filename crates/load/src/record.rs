@@ -182,6 +182,27 @@ impl Outcome {
         }
     }
 
+    /// What happened, in a sentence's end.
+    pub(crate) const fn told(self) -> &'static str {
+        match self {
+            Self::Reply => "answered",
+            Self::ConnectTimeout => "no connection in time",
+            Self::ReplyTimeout => "no whole reply in time",
+            Self::Refused => "connection refused",
+            Self::Unreachable => "host unreachable",
+            Self::Reset => "connection reset",
+            Self::Closed => "connection closed before the reply",
+            Self::CutShort => "reply cut short",
+            Self::WrongLength => "reply of another length than its file",
+            Self::WrongBytes => "reply with other bytes than its file",
+            Self::Malformed => "reply malformed",
+            Self::NoPort => "no local port free",
+            Self::NoDescriptor => "no descriptor free",
+            Self::Abandoned => "failed with another call of its connection",
+            Self::Unfinished => "cut off by the end of the run",
+        }
+    }
+
     /// Whether a server was connected, and could serve the call or not.
     pub const fn reached_server(self) -> bool {
         !matches!(

@@ -467,7 +467,7 @@ impl Session {
     /// The first call in flight that may have had its effect already, and might have another if it were sent
     /// again.
     fn unrepeatable(&self, kit: &Kit<'_>) -> Option<usize> {
-        let repeatable = |flight: &Flight| kit.requests[flight.call.request as usize].method.is_idempotent();
+        let repeatable = |flight: &Flight| kit.requests[flight.call.request as usize].is_idempotent;
         self.flights.iter().position(|flight| flight.has_begun() && !repeatable(flight))
     }
 

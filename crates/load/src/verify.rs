@@ -42,7 +42,7 @@ impl Files {
     pub(crate) fn new(root: &Path, log: &SessionLog) -> Result<Self, NoFile> {
         let (mut paths, mut sizes) = (Vec::new(), Vec::new());
         for request in log.requests() {
-            if request.method != Method::Get {
+            if request.method != Method::GET {
                 paths.push(None);
                 sizes.push(None);
                 continue;
@@ -120,7 +120,7 @@ mod tests {
         for &uri in uris {
             log.call(Request { uri: uri.into(), ..Request::default() });
         }
-        log.call(Request { method: Method::Post, uri: "/no-file".into(), ..Request::default() });
+        log.call(Request { method: Method::POST, uri: "/no-file".into(), ..Request::default() });
         Files::new(root, &log.finish())
     }
 

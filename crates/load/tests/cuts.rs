@@ -27,22 +27,22 @@ fn replies() -> [(Method, &'static str, Vec<u8>); 6] {
         [format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n").as_bytes(), &vec![b'l'; LARGE]]
             .concat();
     [
-        (Method::Get, "/small", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nsmall".to_vec()),
+        (Method::GET, "/small", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nsmall".to_vec()),
         (
-            Method::Get,
+            Method::GET,
             "/chunked",
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
               3;x=y\r\nsma\r\n2\r\nll\r\n0\r\nTrailer: t\r\n\r\n"
                 .to_vec(),
         ),
-        (Method::Head, "/small", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n".to_vec()),
+        (Method::HEAD, "/small", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n".to_vec()),
         (
-            Method::Get,
+            Method::GET,
             "/interim",
             b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nsmall".to_vec(),
         ),
-        (Method::Get, "/large", large),
-        (Method::Get, "/empty", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec()),
+        (Method::GET, "/large", large),
+        (Method::GET, "/empty", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec()),
     ]
 }
 

@@ -18,13 +18,13 @@
 //! is no request at all.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::access_log::{self, Line};
 use crate::session::{Builder, Method, Request, SessionLog};
+use crate::target;
 use crate::wsesslog;
 
 /// What came of a log.
@@ -88,17 +88,17 @@ fn entry(line: Line) -> Result<Entry, &'static str> {
 
 fn the_method(word: &[u8]) -> Result<Method, &'static str> {
     Ok(match word {
-        b"GET" => Method::Get,
-        b"HEAD" => Method::Head,
-        b"OPTIONS" => Method::Options,
-        b"TRACE" => Method::Trace,
+        b"GET" => Method::GET,
+        b"HEAD" => Method::HEAD,
+        b"OPTIONS" => Method::OPTIONS,
+        b"TRACE" => Method::TRACE,
         b"DELETE" => return Err("a DELETE is not for being repeated"),
         b"POST" | b"PUT" => return Err("the log does not have the request's body"),
         _ => return Err("no request"),
     })
 }
 
-/// What session files can say. Bytes beyond ASCII are encoded, which names the same to a server.
+/// As session files can say it. What must be percent-encoded is, which names the same to a server.
 fn uri(target: &[u8]) -> Result<Box<str>, &'static str> {
     if !target.starts_with(b"/") {
         return Err("the target is no path");
@@ -107,16 +107,10 @@ fn uri(target: &[u8]) -> Result<Box<str>, &'static str> {
     if target.windows(3).any(|bytes| bytes == "\u{fffd}".as_bytes()) {
         return Err("the log does not have all bytes of the target");
     }
-    let mut uri = String::new();
-    for &byte in target {
-        match byte {
-            b'!'..=b'~' => uri.push(byte.into()),
-            // Writing to a String can't fail.
-            0x80.. => drop(write!(uri, "%{byte:02X}")),
-            _ => return Err("the target is no path"),
-        }
+    if target.iter().any(|byte| matches!(byte, 0..=b' ' | 0x7f)) {
+        return Err("the target is no path");
     }
-    Ok(uri.into())
+    Ok(target::encode(target).into())
 }
 
 /// The bursts of each session, in order of their first requests. Entries come in order of time.
@@ -290,7 +284,7 @@ mod tests {
             line("10.0.0.1", "10:00:01", r#"GET /?q=\"a\\\" HTTP/1.1"#, r#"A \"B\""#),
             line("10.0.0.1", "10:00:02", r"GET /\xC3\xA4 HTTP/1.1", r"A \x22B\x22"),
         ];
-        assert_eq!(told(&text.concat(), 1.0), "0: /?q=\"a\\\" ~1 | 1: /?q=\"a\\\" ~1 | 2: /%C3%A4");
+        assert_eq!(told(&text.concat(), 1.0), "0: /?q=%22a%5C%22 ~1 | 1: /?q=%22a%5C%22 ~1 | 2: /%C3%A4");
     }
 
     #[test]

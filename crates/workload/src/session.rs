@@ -8,44 +8,69 @@
 //! Logs hold hundreds of thousands of sessions but few different requests, so each different request is kept
 //! once and calls refer to it by number. A generator can prepare every request's bytes before it starts.
 
-use std::{collections::HashMap, ops::Range, time::Duration};
+use std::{borrow::Cow, collections::HashMap, ops::Range, str::FromStr, time::Duration};
 
-/// The methods that session files may name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Method {
-    /// Fetch the reply with its body.
-    #[default]
-    Get,
-    /// Fetch the reply's head only.
-    Head,
-    /// Send contents.
-    Post,
-    /// Store contents.
-    Put,
-    /// Remove.
-    Delete,
-    /// Ask what is allowed.
-    Options,
-    /// Have the request sent back.
-    Trace,
+use crate::fields;
+
+/// A request's method: any token but CONNECT (RFC 9110 section 9.1). Names are case-sensitive.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Method(Cow<'static, str>);
+
+/// It is no method that a request can have here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "method {name:?} {reason}; allowed: any name of 1 to {} letters, digits and !#$%&'*+-.^_`|~ but CONNECT, \
+     such as GET, PATCH or PROPFIND",
+    Method::LONGEST
+)]
+pub struct NoMethod {
+    name: String,
+    reason: &'static str,
 }
 
 impl Method {
-    /// All of them, by name.
-    pub const ALL: [Self; 7] =
-        [Self::Delete, Self::Get, Self::Head, Self::Options, Self::Post, Self::Put, Self::Trace];
+    /// Fetch the reply with its body.
+    pub const GET: Self = Self(Cow::Borrowed("GET"));
+    /// Fetch the reply's head only.
+    pub const HEAD: Self = Self(Cow::Borrowed("HEAD"));
+    /// Send contents.
+    pub const POST: Self = Self(Cow::Borrowed("POST"));
+    /// Ask what is allowed.
+    pub const OPTIONS: Self = Self(Cow::Borrowed("OPTIONS"));
+    /// Have the request sent back.
+    pub const TRACE: Self = Self(Cow::Borrowed("TRACE"));
+
+    /// Letters of the longest name; the longest that is registered has 17.
+    pub const LONGEST: usize = 64;
 
     /// As it is sent.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Head => "HEAD",
-            Self::Post => "POST",
-            Self::Put => "PUT",
-            Self::Delete => "DELETE",
-            Self::Options => "OPTIONS",
-            Self::Trace => "TRACE",
-        }
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether a request without a body says so (RFC 9110 section 8.6): servers expect one.
+    pub fn expects_contents(&self) -> bool {
+        ["POST", "PUT", "PATCH"].contains(&self.name())
+    }
+}
+
+impl Default for Method {
+    fn default() -> Self {
+        Self::GET
+    }
+}
+
+impl FromStr for Method {
+    type Err = NoMethod;
+
+    fn from_str(name: &str) -> Result<Self, NoMethod> {
+        let reason = match name {
+            _ if !fields::is_token(name.as_bytes()) => "is no token",
+            _ if name.len() > Self::LONGEST => "is too long",
+            "CONNECT" => "asks for a tunnel",
+            _ => return Ok(Self(Cow::Owned(name.to_owned()))),
+        };
+        Err(NoMethod { name: name.chars().take(Self::LONGEST).collect(), reason })
     }
 }
 
@@ -56,9 +81,10 @@ pub struct Request {
     pub method: Method,
     /// The request target, sent as it stands: `/dir00001/class1_3`, with the query if there is one.
     pub uri: Box<str>,
-    /// More header lines, each ended by CRLF; empty for none.
+    /// More header lines, each ended by CRLF; empty for none. They stand instead of the run's where only one
+    /// may.
     pub headers: Box<str>,
-    /// The body; `None` sends no Content-Length.
+    /// The body; `None` for none, which only methods tell of that [expect one](Method::expects_contents).
     pub contents: Option<Box<[u8]>>,
     /// How long the whole reply may take; `None` leaves it to the run.
     pub timeout: Option<Duration>,

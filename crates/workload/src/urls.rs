@@ -6,6 +6,7 @@
 //! /style.css
 //! ```
 
+use crate::target;
 use crate::wsesslog::Mistake;
 
 /// The most turns until a list comes round again.
@@ -70,9 +71,7 @@ fn url(line: &[u8]) -> Result<(Box<str>, u32), String> {
     let line = String::from_utf8_lossy(line);
     let mut words = line.split_ascii_whitespace();
     let path = words.next().unwrap_or_default();
-    if !path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(format!("{path} is no path, or has characters that must be percent-encoded; {allowed}"));
-    }
+    target::check(path)?;
     let weight = match words.next() {
         None => 1,
         Some(word) => {
@@ -117,7 +116,8 @@ mod tests {
             ("/a\n\n/b 0\n", "line 3: 0 is no weight; allowed: a path and a weight from 1"),
             ("/a 1.5\n", "line 1: 1.5 is no weight"),
             ("/a 1 2\n", "line 1: 2 is one word too many"),
-            ("/\u{e4}\n", "line 1: /\u{e4} is no path, or has characters"),
+            ("/\u{e4}\n", "line 1: /\u{e4} has a byte beyond ASCII, which must be percent-encoded (%C3)"),
+            ("/a#b 2\n", "line 1: /a#b has a fragment"),
             ("/a 1000000\n/b\n", "line 2: weights add up to 1000001; allowed: up to 1000000"),
         ] {
             let mistake = Urls::parse(text.as_bytes()).unwrap_err().to_string();

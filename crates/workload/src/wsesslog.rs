@@ -26,7 +26,8 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use crate::session::{Builder, Method, Request, SessionLog};
+use crate::session::{Builder, Method, NoMethod, Request, SessionLog};
+use crate::{fields, target};
 
 /// A session file has a mistake.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -229,10 +230,8 @@ impl Times {
 /// A request with the thinking that its line asks for.
 fn call<'a>(line: &'a [u8], lines: &mut Lines<'a>) -> Result<(Request, Option<Duration>), String> {
     let mut words = Words { line, at: 0 };
-    let uri = words.plain_word();
-    let uri = std::str::from_utf8(uri).ok().filter(|uri| uri.bytes().all(|byte| byte.is_ascii_graphic()));
-    let uri = uri.ok_or("the URI has characters that must be percent-encoded")?;
-    let mut request = Request { uri: uri.into(), ..Request::default() };
+    let uri = String::from_utf8_lossy(words.plain_word());
+    let mut request = Request { uri: Box::from(&*uri), ..Request::default() };
     let mut think = None;
     while let Some(name) = words.name()? {
         match name {
@@ -258,6 +257,10 @@ fn call<'a>(line: &'a [u8], lines: &mut Lines<'a>) -> Result<(Request, Option<Du
                 ));
             }
         }
+    }
+    // A server as a whole is asked for its options (RFC 9112 section 3.2.4).
+    if request.method != Method::OPTIONS || &*request.uri != "*" {
+        target::check(&request.uri)?;
     }
     Ok((request, think))
 }
@@ -352,10 +355,7 @@ impl<'a> Words<'a> {
 }
 
 fn method(word: &[u8]) -> Result<Method, String> {
-    Method::ALL.into_iter().find(|method| method.name().as_bytes() == word).ok_or_else(|| {
-        let allowed = Method::ALL.map(Method::name).join(", ");
-        format!("unknown method {}; allowed: {allowed}", String::from_utf8_lossy(word))
-    })
+    String::from_utf8_lossy(word).parse().map_err(|error: NoMethod| error.to_string())
 }
 
 fn seconds(name: &str, word: &[u8], least: f64) -> Result<Duration, String> {
@@ -373,12 +373,14 @@ fn seconds(name: &str, word: &[u8], least: f64) -> Result<Duration, String> {
 fn header_lines(text: &[u8]) -> Result<String, String> {
     let text = String::from_utf8(text.to_vec()).map_err(|_| "headers= is not UTF-8".to_owned())?;
     let mut lines = String::new();
+    let mut single: Vec<&str> = Vec::new();
     for line in text.lines().filter(|line| !line.is_empty()) {
-        let name = line.split_once(':').map_or("", |(name, _)| name);
-        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        if name.is_empty() || !name.bytes().all(is_token) || line.bytes().any(|byte| byte.is_ascii_control())
-        {
-            return Err(format!("headers= has {line:?}, which is no header line; allowed: Name: value"));
+        let name = fields::name(line).map_err(|error| format!("headers= has {error}"))?;
+        if fields::is_single(name) {
+            if single.iter().any(|other| other.eq_ignore_ascii_case(name)) {
+                return Err(format!("headers= has {name} twice; allowed: once"));
+            }
+            single.push(name);
         }
         lines.push_str(line);
         lines.push_str("\r\n");
@@ -388,7 +390,7 @@ fn header_lines(text: &[u8]) -> Result<String, String> {
 
 fn write_call(to: &mut impl Write, indent: &str, request: &Request) -> io::Result<()> {
     write!(to, "{indent}{}", request.uri)?;
-    if request.method != Method::Get {
+    if request.method != Method::GET {
         write!(to, " method={}", request.method.name())?;
     }
     if let Some(timeout) = request.timeout {
@@ -452,7 +454,7 @@ mod tests {
         let find = |uri: &str| log.requests().iter().find(|request| &*request.uri == uri).unwrap().clone();
         assert_eq!(find("/foo2.html").contents.as_deref(), Some(b"Post data".as_slice()));
         assert_eq!(find("/foo3.html").contents.as_deref(), Some(b"Multilinedata".as_slice()));
-        assert_eq!(find("/foo4.html").method, Method::Head);
+        assert_eq!(find("/foo4.html").method, Method::HEAD);
     }
 
     #[test]
@@ -466,8 +468,8 @@ mod tests {
     }
 
     #[test]
-    fn an_indented_hash_is_a_request() {
-        assert_eq!(told("/a\n #x\n").unwrap(), "/a #x");
+    fn an_indented_hash_is_no_comment() {
+        assert!(told("/a\n #x\n").unwrap_err().starts_with("line 2: #x is no path"));
     }
 
     #[test]
@@ -491,7 +493,9 @@ mod tests {
     fn mistakes_are_told_with_their_line() {
         for (text, mistake) in [
             ("\n  /a", "line 2: an indented line belongs to a burst"),
-            ("/a\n/b method=BREW", "line 2: unknown method BREW; allowed: DELETE, GET"),
+            ("/a\n/b method=B/W", "line 2: method \"B/W\" is no token; allowed: any name of 1 to 64 letters"),
+            ("/a method=", "line 1: method \"\" is no token"),
+            ("/a method=CONNECT", "line 1: method \"CONNECT\" asks for a tunnel"),
             ("/a think=soon", "line 1: think=soon is no time; allowed: seconds from 0"),
             ("/a think=-1", "line 1: think=-1 is no time"),
             ("/a timeout=0", "line 1: timeout=0 is no time"),
@@ -517,8 +521,13 @@ mod tests {
             ("#@ 5\n#@ 6\n/a", "line 2: the #@ before it is not in front of a burst"),
             ("#@ 5\n\n/a", "line 2: the #@ before it is not in front of a burst"),
             ("/a\n#@ 5\n", "line 2: the #@ before it is not in front of a burst"),
-            ("/\u{e9}", "line 1: the URI has characters"),
+            ("/\u{e9}", "line 1: /\u{e9} has a byte beyond ASCII, which must be percent-encoded"),
+            ("/a#b", "line 1: /a#b has a fragment"),
+            ("a", "line 1: a is no path"),
+            ("* method=GET", "line 1: * is no path"),
             ("/a headers='no colon'", "line 1: headers= has \"no colon\""),
+            ("/a headers='Content-Length: 1'", "line 1: headers= has \"Content-Length: 1\": the body says"),
+            ("/a headers='Host: a\\nhost: b'", "line 1: headers= has host twice; allowed: once"),
             ("/a headers='A: b\\0c' contents='x\\", "line 1: the file ends in quotes"),
         ] {
             let told = told(text).unwrap_err();
@@ -540,9 +549,10 @@ mod tests {
         let headers = proptest::option::of("[A-Za-z-]{1,9}: [ -~]{0,20}");
         let contents = proptest::option::of(proptest::collection::vec(any::<u8>(), 1..40));
         let timeout = proptest::option::of(1_u32..10_000_000);
-        ("/[!-~]{0,20}", 0..Method::ALL.len(), headers, contents, timeout).prop_map(
+        let uri = "/[a-zA-Z0-9._~!$&'()*+,;=:@/?-]{0,20}";
+        (uri, "[A-Z!#$%&'*+.^_`|~-]{1,20}", headers, contents, timeout).prop_map(
             |(uri, method, headers, contents, timeout)| Request {
-                method: Method::ALL[method],
+                method: method.parse().unwrap_or_default(),
                 uri: uri.into(),
                 headers: headers.map_or(String::new(), |line| line.trim_end().to_owned() + "\r\n").into(),
                 contents: contents.map(Into::into),

@@ -189,9 +189,10 @@ pub(crate) struct Options {
     #[arg(long, help_heading = "Results")]
     rules: bool,
 
-    /// End with exit code 4 if this is so: 'p99 > 50ms', 'errors > 1%', 'replies/s < 1000'; may be repeated.
-    /// mean, p50, p90, p99, p999 and max are of waits: from when a request was due, to the reply or the
-    /// client's patience
+    /// End with exit code 4 if this is so: 'p99 > 50ms', 'errors > 1%', 'non-2xx > 0', 'replies/s < 1000';
+    /// may be repeated. mean, p50, p90, p99, p999 and max are of waits: from when a request was due, to the
+    /// reply or the client's patience. errors and timeouts are parts of the calls. 2xx, 3xx, 4xx, 5xx and
+    /// non-2xx are replies, as numbers or as parts of the calls (5xx > 1%). A reply of 4xx or 5xx is no error
     #[arg(long, value_name = "EXPRESSION", help_heading = "Results")]
     fail_if: Vec<Threshold>,
 }
@@ -437,7 +438,7 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
         log,
         targets: options.target.iter().map(|target| target.server.clone()).collect(),
         host: options.requests.host.clone().unwrap_or_else(|| options.target[0].host.clone()),
-        headers: options.requests.header.iter().flat_map(|line| [line, "\r\n"]).collect(),
+        headers: options.requests.headers()?,
         classes,
         duration,
         verify: options.verify.clone(),
@@ -536,7 +537,8 @@ fn print_results(options: &Options, finished: &Finished, facts: &Facts) -> Resul
             ));
         }
     }
-    for judged in report::thresholds(measures, facts) {
+    let judged = report::thresholds(measures, facts);
+    for judged in &judged {
         say(format!("threshold     {}", judged.told()));
     }
     if options.format != Format::Table {
@@ -549,6 +551,10 @@ fn print_results(options: &Options, finished: &Finished, facts: &Facts) -> Resul
         for reason in report::failures(measures, facts) {
             tell(&format!("FAILED: {reason}"));
         }
+    }
+    if let Some(warning) = report::without_success(measures, facts).filter(|_| judged.is_empty()) {
+        let line = format!("WARNING: {warning}");
+        if options.format == Format::Table { text.extend([&line, "\n"]) } else { tell(&line) }
     }
     print(&text)?;
     Ok(())

@@ -51,17 +51,17 @@ impl Watcher {
         let asked = if self.schedules.is_empty() {
             String::new()
         } else {
-            format!(" of {:.0} asked", (due_by(now.elapsed) - due_by(before.elapsed)) / seconds)
+            format!(" of {} asked", short((due_by(now.elapsed) - due_by(before.elapsed)) / seconds))
         };
         let bad = match now.shown.bad_statuses {
             0 => String::new(),
             bad => format!(" and {bad} replies of 4xx or 5xx"),
         };
         let message = format!(
-            "{:.0} sessions/s{asked}, {:.0} replies/s, {:.1} Mbps of bodies, p50 {:.2} ms, p99 {:.2} ms, {} \
+            "{} sessions/s{asked}, {} replies/s, {:.1} Mbps of bodies, p50 {:.2} ms, p99 {:.2} ms, {} \
              open, so far {} errors{bad}",
-            rate(now.arrived, before.arrived),
-            rate(now.shown.replies, before.shown.replies),
+            short(rate(now.arrived, before.arrived)),
+            short(rate(now.shown.replies, before.shown.replies)),
             rate(now.shown.body_bytes, before.shown.body_bytes) * 8.0 / 1e6,
             time(50.0),
             time(99.0),
@@ -101,6 +101,16 @@ impl Watcher {
     }
 }
 
+/// A rate without a digit too many, and without a small one being none.
+fn short(rate: f64) -> String {
+    match rate {
+        0.0 => "0".to_owned(),
+        _ if rate < 0.995 => format!("{rate:.2}"),
+        _ if rate < 9.95 => format!("{rate:.1}"),
+        _ => format!("{rate:.0}"),
+    }
+}
+
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
@@ -136,5 +146,16 @@ impl Bar {
         if let Some(bar) = self.shown {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_rates_are_not_none() {
+        let told = [0.0, 0.05, 0.5, 0.999, 1.0, 9.94, 9.96, 1234.5].map(short);
+        assert_eq!(told, ["0", "0.05", "0.50", "1.0", "1.0", "9.9", "10", "1234"]);
     }
 }

@@ -3,8 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs as _};
 
 pub(super) use ::lab::units::{size, time};
+use http::Uri;
+use http::uri::Scheme;
 use load::run::Target as Server;
 use load::schedule::{Rate, Step};
+use workload::{fields, target};
 
 /// A part of something in percent.
 pub(super) fn percent(text: &str) -> Result<f64, String> {
@@ -56,9 +59,9 @@ pub(super) fn sources(text: &str) -> Result<Several<IpAddr>, String> {
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) server: Server,
-    /// What the Host line says.
+    /// What the Host line says: the URL's authority (RFC 9110 section 7.2).
     pub(super) host: String,
-    /// The path with its query; `/` where there is none.
+    /// The path with its query, as it is sent; `/` where there is no path.
     pub(super) path: String,
 }
 
@@ -71,24 +74,53 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
         if !(1..=LONGEST_SOCKET_NAME).contains(&socket.len()) {
             return Err(format!("a socket's name has 1 to {LONGEST_SOCKET_NAME} bytes; {allowed}"));
         }
-        return target_of(Server::Unix(socket.into()), "localhost", path, allowed);
+        return target_of(Server::Unix(socket.into()), "localhost", without_fragment(path), allowed);
     }
-    let rest = text.strip_prefix("http://").or((!text.contains("://")).then_some(text)).ok_or(allowed)?;
-    let (host, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
-    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let full = if has_port { host.to_owned() } else { format!("{host}:80") };
-    let address = full.to_socket_addrs().ok().and_then(|mut found| found.next());
+    let has_scheme = text
+        .find(['/', '?', '#'])
+        .is_some_and(|at| text[..at].ends_with(':') && text[at..].starts_with("//"));
+    let full = if has_scheme { text.to_owned() } else { format!("http://{text}") };
+    let full = without_fragment(&full);
+    // What must be percent-encoded is told before the parser finds it in places of its own.
+    let authority = full.find("://").map_or(0, |at| at + 3);
+    let path = full[authority..].find(['/', '?']).map_or("", |at| &full[authority + at..]);
+    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    target::check(&path).map_err(|error| format!("{error}; {allowed}"))?;
+    let url: Uri = full.parse().map_err(|error| format!("{error}; {allowed}"))?;
+    let authority = url.authority().filter(|_| url.scheme() == Some(&Scheme::HTTP)).ok_or(allowed)?;
+    if authority.as_str().contains('@') {
+        return Err(format!("a name and a password are sent by --header 'Authorization: ...'; {allowed}"));
+    }
+    // A port may be empty (RFC 3986 section 3.2.3).
+    let host = authority.as_str().strip_suffix(':').unwrap_or(authority.as_str());
+    let port = match host.strip_prefix(authority.host()) {
+        Some("") => 80,
+        Some(port) => {
+            port[1..].parse::<u16>().map_err(|_| format!("a port is a number up to 65535; {allowed}"))?
+        }
+        None => return Err(allowed.to_owned()),
+    };
+    let name = authority.host().trim_start_matches('[').trim_end_matches(']');
+    let address = (name, port).to_socket_addrs().ok().and_then(|mut found| found.next());
     let address = address.ok_or_else(|| format!("no such host; {allowed}"))?;
-    target_of(Server::Inet(address), host, path, allowed)
+    target_of(Server::Inet(address), host, &path, allowed)
+}
+
+/// A fragment is for the client alone (RFC 9110 section 7.1).
+fn without_fragment(url: &str) -> &str {
+    url.split_once('#').map_or(url, |(url, _)| url)
+}
+
+/// What a Host line says.
+pub(super) fn host(text: &str) -> Result<String, String> {
+    fields::host(text).map(|()| text.to_owned())
 }
 
 /// What fits into the address of a Unix socket, unix(7).
 const LONGEST_SOCKET_NAME: usize = 107;
 
 fn target_of(server: Server, host: &str, path: &str, allowed: &str) -> Result<Target, String> {
-    if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(format!("the path has characters that must be percent-encoded; {allowed}"));
-    }
+    target::check(path).map_err(|error| format!("{error}; {allowed}"))?;
     Ok(Target { server, host: host.to_owned(), path: path.to_owned() })
 }
 
@@ -140,6 +172,20 @@ mod tests {
             ("http://127.0.0.1:80", "127.0.0.1", "/")
         );
         assert_eq!(of("http://[::1]:80").unwrap().0, "http://[::1]:80");
+        let local = |text: &str| of(text).map(|(address, host, path)| format!("{address} {host} {path}"));
+        for (text, told) in [
+            ("http://127.0.0.1:81?x", "http://127.0.0.1:81 127.0.0.1:81 /?x"),
+            ("http://127.0.0.1?x=/y", "http://127.0.0.1:80 127.0.0.1 /?x=/y"),
+            ("127.0.0.1:81?u=http://h/", "http://127.0.0.1:81 127.0.0.1:81 /?u=http://h/"),
+            ("HTTP://127.0.0.1:81/a", "http://127.0.0.1:81 127.0.0.1:81 /a"),
+            ("http://127.0.0.1:/a", "http://127.0.0.1:80 127.0.0.1 /a"),
+            ("http://127.0.0.1/a?b#c?d", "http://127.0.0.1:80 127.0.0.1 /a?b"),
+            ("http://127.0.0.1#c", "http://127.0.0.1:80 127.0.0.1 /"),
+            ("http://[::1]/a", "http://[::1]:80 [::1] /a"),
+            ("http://127.0.0.1/../a//%2f", "http://127.0.0.1:80 127.0.0.1 /../a//%2f"),
+        ] {
+            assert_eq!(local(text).as_deref(), Ok(told), "{text}");
+        }
         let unix = |path: &str| Ok(("unix:/run/s".to_owned(), "localhost".to_owned(), path.to_owned()));
         assert_eq!((of("unix:/run/s"), of("unix:/run/s:/a?b:/c")), (unix("/"), unix("/a?b:/c")));
         assert!(of(&format!("unix:/{}", "x".repeat(107))).is_err());
@@ -151,6 +197,13 @@ mod tests {
             "http://",
             "http://127.0.0.1:x/",
             "http://127.0.0.1/a b",
+            "http://127.0.0.1/a|b",
+            "http://127.0.0.1/%",
+            "http://u:p@127.0.0.1/",
+            "http://127.0.0.1:99999/",
+            "http:///a",
+            "ftp://127.0.0.1/",
+            "?x",
         ] {
             assert!(of(wrong).is_err(), "{wrong}");
         }

@@ -26,8 +26,8 @@ pub(crate) const SCRIPT: &str = r#"
     function drawn(page) {
         const cells = row => [...row.cells].map(cell => cell.textContent);
         const last = list => list[list.length - 1];
-        return [...page.querySelectorAll("figure")].filter(figure => figure.querySelector("svg[role=img]")).map(figure => {
-            const svg = figure.querySelector("svg[role=img]");
+        return [...page.querySelectorAll("figure svg[role=img]")].map(svg => {
+            const figure = svg.closest("figure");
             const rect = element => {
                 const within = element.ownerSVGElement.getScreenCTM().inverse();
                 const box = element.getBoundingClientRect();
@@ -40,8 +40,10 @@ pub(crate) const SCRIPT: &str = r#"
             };
             const lines = [...svg.querySelectorAll(".grid")].map(line => [line, middle(line)]);
             const isUpright = line => line.getAttribute("d").includes("V");
-            const ticks = (anchor, places) => [...svg.querySelectorAll(`text[text-anchor=${anchor}]:not([class])`)]
-                .map((text, number) => [text.textContent, places[number]]);
+            const ticks = (anchor, places) => {
+                const texts = svg.querySelectorAll(`text[text-anchor=${anchor}]:not([class])`);
+                return [...texts].map((text, number) => [text.textContent, places[number]]);
+            };
             const table = figure.querySelector("details table");
             return {
                 title: figure.querySelector("h4").textContent,
@@ -60,7 +62,8 @@ pub(crate) const SCRIPT: &str = r#"
 /// Triangles and stars are not around the middle of their boxes, and figures are rounded.
 const NEAR: f64 = 2.0;
 
-/// Fails where a mark is not at its datum, or a datum has no mark. Gives how many figures there are of each kind.
+/// Fails where a mark is not at its datum, or a datum has no mark. Gives how many figures there are of each
+/// kind.
 pub(crate) fn check(drawn: serde_json::Value) -> [usize; 5] {
     let figures: Vec<Figure> = serde_json::from_value(drawn).expect("figures");
     let mut found = [0; 5];

@@ -428,7 +428,7 @@ mod tests {
             "HTTP/2.0 200 OK\r\n\r\n",
             "HTTP/1.1 99 Low\r\n\r\n",
             "HTTP/1.1 099 Low\r\n\r\n",
-            "HTTP/1.1 600 High\r\n\r\n",
+            "HTTP/1.1 1000 High\r\n\r\n",
             "HTTP/1.1 200 OK\n\n",
             "HTTP/1.1 200 OK\r\nA: b\n\r\n",
             "HTTP/1.1 200 OK\r\nA : b\r\n\r\n",
@@ -437,6 +437,11 @@ mod tests {
             "x",
         ] {
             assert_eq!(get(input, false), "Malformed", "{input:?}");
+        }
+        // Those that HTTP gives no meaning are applications' own.
+        for status in [600, 999] {
+            let reply = format!("HTTP/1.1 {status} High\r\nContent-Length: 1\r\n\r\na");
+            assert_eq!(get(&reply, false), format!("{status}:Bytes(1) a end more(0)"));
         }
     }
 

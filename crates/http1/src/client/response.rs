@@ -68,7 +68,8 @@ impl<'a> ResponseHead<'a> {
             Ok(_) | Err(_) => return Err(ReplyError::Malformed),
         }
         let version = if response.version == Some(0) { Version::Http10 } else { Version::Http11 };
-        let status = response.code.filter(|code| (100..600).contains(code)).ok_or(ReplyError::Malformed)?;
+        // Beyond 599 is for applications' own use: to clients it is a 5xx (RFC 9110 section 15).
+        let status = response.code.filter(|code| (100..1000).contains(code)).ok_or(ReplyError::Malformed)?;
 
         let mut seen = Seen::default();
         for field in response.headers.iter() {

@@ -1,6 +1,6 @@
 //! What became of the calls that were issued in the window, whenever they were over.
 
-use super::{ByClass, ByClient, ByKind, BySize, Outcomes, Times};
+use super::{ByClass, ByClient, ByKind, BySize, Outcomes, Times, add_all, count_status};
 use crate::record::{Call, Nanos, Outcome};
 
 /// Counts and times of those calls.
@@ -10,6 +10,8 @@ pub struct Cohort {
     pub issued: u64,
     /// What came of them; together as many as were issued.
     pub outcomes: Outcomes,
+    /// Whole replies by the first digit of their status, from 1xx.
+    pub statuses: [u64; 5],
     /// Whole replies, from issue to the last byte.
     pub reply_times: Times,
     /// Whole replies, from the intended start to the last byte.
@@ -50,6 +52,7 @@ impl Cohort {
         Self {
             issued: 0,
             outcomes: Outcomes::default(),
+            statuses: [0; 5],
             reply_times: Times::new(),
             corrected_times: Times::new(),
             waits: Waits::default(),
@@ -73,6 +76,7 @@ impl Cohort {
         let since = |from: Nanos| call.ended.saturating_sub(from);
         match call.outcome {
             Outcome::Reply => {
+                count_status(&mut self.statuses, call.status);
                 self.reply_times.record(since(call.issued));
                 self.corrected_times.record(since(call.intended));
                 if let Some(first) = call.first_byte {
@@ -93,6 +97,7 @@ impl Cohort {
     pub(super) fn take_in(&mut self, other: &Self) {
         self.issued += other.issued;
         self.outcomes.take_in(&other.outcomes);
+        add_all(&mut self.statuses, &other.statuses);
         self.waits.take_in(&other.waits);
         self.by_size.take_in(&other.by_size);
         self.by_client.take_in(&other.by_client);

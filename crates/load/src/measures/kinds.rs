@@ -8,7 +8,7 @@ use super::Times;
 use crate::record::{Call, Outcome};
 
 /// What a request asks of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kind {
     /// The method.
     pub method: Method,
@@ -21,13 +21,13 @@ pub struct Kind {
 pub struct Kinds {
     kinds: Vec<Kind>,
     /// Indices into `kinds`.
-    of_request: Vec<u8>,
+    of_request: Vec<u32>,
 }
 
 impl Kind {
     /// That of a request.
     pub fn of(request: &Request) -> Self {
-        Self { method: request.method, dynamic: is_dynamic(&request.uri) }
+        Self { method: request.method.clone(), dynamic: is_dynamic(&request.uri) }
     }
 }
 
@@ -40,7 +40,7 @@ impl Kinds {
                 found.kinds.push(kind);
                 found.kinds.len() - 1
             });
-            found.of_request.push(place as u8);
+            found.of_request.push(place as u32);
         }
         found
     }
@@ -83,8 +83,8 @@ impl ByKind {
     }
 
     /// Each kind, with what became of its calls.
-    pub fn each(&self) -> impl Iterator<Item = (Kind, &OfKind)> {
-        self.kinds.kinds.iter().copied().zip(&self.found)
+    pub fn each(&self) -> impl Iterator<Item = (&Kind, &OfKind)> {
+        self.kinds.kinds.iter().zip(&self.found)
     }
 
     pub(super) fn take(&mut self, call: &Call) {
@@ -105,7 +105,7 @@ impl ByKind {
 
     fn of(&mut self, request: RequestId) -> Option<&mut OfKind> {
         let kind = *self.kinds.of_request.get(request as usize)?;
-        self.found.get_mut(usize::from(kind))
+        self.found.get_mut(kind as usize)
     }
 
     pub(super) fn take_in(&mut self, other: &Self) {
@@ -141,7 +141,7 @@ mod tests {
     fn each_kind_is_counted_apart() {
         let mut log = Builder::new();
         for (method, uri) in
-            [(Method::Get, "/a"), (Method::Get, "/b.php"), (Method::Post, "/b.php"), (Method::Get, "/c")]
+            [(Method::GET, "/a"), (Method::GET, "/b.php"), (Method::POST, "/b.php"), (Method::GET, "/c")]
         {
             log.call(Request { method, uri: uri.into(), ..Request::default() });
         }

@@ -340,10 +340,11 @@ impl Measures {
     }
 }
 
-/// Counts a reply by the first digit of its status.
+/// Counts a reply by the class of its status. Beyond 599 no status has a meaning, and clients are to take
+/// them for 5xx (RFC 9110 section 15).
 fn count_status(classes: &mut [u64; 5], status: u16) {
-    if let Some(class) = classes.get_mut(usize::from(status / 100).wrapping_sub(1)) {
-        *class += 1;
+    if let Some(class) = usize::from(status / 100).min(classes.len()).checked_sub(1) {
+        classes[class] += 1;
     }
 }
 
@@ -480,7 +481,8 @@ pub(crate) mod tests {
             let classes = |measures: &Measures| SizeClass::ALL.map(|class| measures.cohort.by_size.of(class));
             prop_assert_eq!(classes(&alone), classes(&shared));
             let kinds = |measures: &Measures| {
-                measures.cohort.by_kind.each().map(|(kind, of)| (kind, of.clone())).collect::<Vec<_>>()
+                let all = measures.cohort.by_kind.each();
+                all.map(|(kind, of)| (kind.clone(), of.clone())).collect::<Vec<_>>()
             };
             prop_assert_eq!(kinds(&alone), kinds(&shared));
             let clients = |measures: &Measures| measures.cohort.by_client.each(&measures.cohort.by_size);

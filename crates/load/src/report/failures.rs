@@ -18,7 +18,11 @@ pub fn failures(measures: &Measures, facts: &Facts) -> Vec<String> {
     } else if nothing_measured(measures, facts).is_some() {
         return reasons;
     } else if nobody_answered(measures) {
-        reasons.push(format!("none of {} calls was answered", measures.cohort.issued));
+        reasons.push(format!(
+            "none of {} calls was answered{}",
+            measures.cohort.issued,
+            main_cause(measures)
+        ));
     }
     if facts.verified && compared == 0 {
         reasons
@@ -27,10 +31,77 @@ pub fn failures(measures: &Measures, facts: &Facts) -> Vec<String> {
     reasons
 }
 
+/// What most of the calls came to that were not answered.
+fn main_cause(Measures { cohort, .. }: &Measures) -> String {
+    let causes = Outcome::ALL.into_iter().filter(|outcome| outcome.is_error());
+    let causes = causes.map(|outcome| (cohort.outcomes.of(outcome), outcome));
+    match causes.max_by_key(|(count, _)| *count) {
+        Some((count, outcome)) if count > 0 => {
+            let times = if count == 1 { "time" } else { "times" };
+            format!(": {} ({}), {count} {times}", outcome.told(), outcome.name())
+        }
+        _ => String::new(),
+    }
+}
+
+/// What to say of a run whose replies all have a status other than 2xx: with them a server may look fast.
+pub fn without_success(measures: &Measures, facts: &Facts) -> Option<String> {
+    let [_, good, ..] = measures.flow.statuses;
+    if good > 0 || measures.flow.replies() == 0 || nothing_measured(measures, facts).is_some() {
+        return None;
+    }
+    let classes = measures.flow.statuses.iter().zip(1..).filter(|(count, _)| **count > 0);
+    let classes: Vec<String> = classes.map(|(count, class)| format!("{count} of {class}xx")).collect();
+    Some(format!("no reply has a status of 2xx: {}", classes.join(", ")))
+}
+
 /// Whether calls were over, and none of them with a reply. What somebody did not wait for may have been
 /// answered yet.
 fn nobody_answered(Measures { cohort, flow, .. }: &Measures) -> bool {
     let cut_off = cohort.outcomes.of(Outcome::Unfinished);
     let all_cut_off = cut_off > 0 && cut_off == cohort.issued;
     cohort.outcomes.of(Outcome::Reply) == 0 && flow.replies() == 0 && !all_cut_off
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measures::{Recorder, Scope};
+    use crate::report::tests::{call, sample};
+
+    #[test]
+    fn a_run_without_an_answer_has_a_cause() {
+        let (_, facts) = sample();
+        let told = |outcomes: &[Outcome]| {
+            let mut recorder = Recorder::new(Scope { window: 0..10_000_000, requests: 1 }, None);
+            for outcome in outcomes {
+                recorder.call(&call(*outcome, 0, 1_000_000));
+            }
+            failures(&Measures::merge(vec![recorder]), &facts).concat()
+        };
+        assert_eq!(
+            told(&[Outcome::Refused]),
+            "none of 1 calls was answered: connection refused (refused), 1 time"
+        );
+        assert_eq!(
+            told(&[Outcome::Reset, Outcome::ReplyTimeout, Outcome::ReplyTimeout, Outcome::Abandoned]),
+            "none of 4 calls was answered: no whole reply in time (reply_timeout), 2 times"
+        );
+        assert_eq!(told(&[Outcome::Reply, Outcome::Refused]), "");
+    }
+
+    #[test]
+    fn a_run_without_a_2xx_is_told() {
+        let (mut measures, facts) = sample();
+        assert_eq!(without_success(&measures, &facts), None);
+        measures.flow.statuses = [0, 0, 0, 7, 3];
+        assert_eq!(
+            without_success(&measures, &facts).as_deref(),
+            Some("no reply has a status of 2xx: 7 of 4xx, 3 of 5xx")
+        );
+        measures.flow.statuses = [0, 1, 0, 7, 3];
+        assert_eq!(without_success(&measures, &facts), None);
+        measures.flow.statuses = [0; 5];
+        assert_eq!(without_success(&measures, &facts), None);
+    }
 }

@@ -17,7 +17,7 @@ pub mod verification;
 pub use chart::Bars;
 pub use csv::render as csv;
 pub use facts::{AskedOfClass, Facts, Outcome as RunOutcome};
-pub use failures::failures;
+pub use failures::{failures, without_success};
 pub use httperf::render as httperf;
 pub use joining::{Joined, ServerLog};
 pub use queues::{AtListener, Dropped, Queues};

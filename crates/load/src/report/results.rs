@@ -124,7 +124,7 @@ struct OfExactSize {
 
 #[derive(Debug, Serialize)]
 struct OfKind {
-    method: &'static str,
+    method: String,
     dynamic: bool,
     calls: u64,
     timeouts: u64,
@@ -356,9 +356,9 @@ fn sizes(measures: &Measures) -> Vec<OfExactSize> {
     sizes.into_iter().map(of).collect()
 }
 
-fn of_kind((kind, of): (Kind, &measures::OfKind)) -> OfKind {
+fn of_kind((kind, of): (&Kind, &measures::OfKind)) -> OfKind {
     OfKind {
-        method: kind.method.name(),
+        method: kind.method.name().to_owned(),
         dynamic: kind.dynamic,
         calls: of.calls,
         timeouts: of.timeouts,

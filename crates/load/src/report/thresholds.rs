@@ -14,8 +14,8 @@ pub struct Threshold {
     expression: String,
     quantity: Quantity,
     comparison: Comparison,
-    /// In the unit of the quantity.
     limit: f64,
+    unit: Unit,
 }
 
 /// A threshold, and what a run came to.
@@ -23,20 +23,23 @@ pub struct Threshold {
 pub struct Judged {
     /// As it was written.
     pub expression: String,
-    /// The quantity: milliseconds, a part of one, or a number per second. None: nothing was measured.
+    /// The quantity: milliseconds, a part of one, a number, or a number per second. None: nothing was
+    /// measured.
     pub found: Option<f64>,
     /// What was found is a lower bound: clients waited that long and gave up.
     pub bound: bool,
     /// Whether the run keeps to it: it was measured, and what the run fails if it is so is not so.
     pub holds: bool,
+    #[serde(skip)]
+    unit: Unit,
 }
 
 /// It can't be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{reason}; allowed: mean, p50, p90, p99, p999 or max and a time (p99 > 50ms, max >= 1.5s), errors or \
-     timeouts and a part (errors > 1%, timeouts > 0.005), replies/s and a number (replies/s < 1000), with >, \
-     >=, < or <="
+     timeouts and a part (errors > 1%, timeouts > 0.005), 2xx, 3xx, 4xx, 5xx or non-2xx and a number or a \
+     part (5xx > 0, non-2xx > 1%), replies/s and a number (replies/s < 1000), with >, >=, < or <="
 )]
 pub struct Misunderstood {
     reason: String,
@@ -52,10 +55,27 @@ enum Quantity {
     Errors,
     /// Calls that timed out, as a part of all.
     Timeouts,
+    /// Replies with a status of this class.
+    Status(usize),
+    /// Replies with any other status than 2xx.
+    NoSuccess,
     RepliesPerS,
 }
 
-const QUANTITIES: [(&str, Quantity); 9] = [
+/// In which a limit is, and what is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Ms,
+    /// Of one, in percent if the limit is.
+    Part {
+        percent: bool,
+    },
+    /// Of whole calls.
+    Count,
+    PerS,
+}
+
+const QUANTITIES: [(&str, Quantity); 14] = [
     ("mean", Quantity::Mean),
     ("p50", Quantity::Percentile(50.0)),
     ("p90", Quantity::Percentile(90.0)),
@@ -64,6 +84,11 @@ const QUANTITIES: [(&str, Quantity); 9] = [
     ("max", Quantity::Percentile(100.0)),
     ("errors", Quantity::Errors),
     ("timeouts", Quantity::Timeouts),
+    ("2xx", Quantity::Status(2)),
+    ("3xx", Quantity::Status(3)),
+    ("4xx", Quantity::Status(4)),
+    ("5xx", Quantity::Status(5)),
+    ("non-2xx", Quantity::NoSuccess),
     ("replies/s", Quantity::RepliesPerS),
 ];
 
@@ -100,31 +125,37 @@ impl FromStr for Threshold {
             .find(|(known, _)| *known == name)
             .ok_or_else(|| no(format!("{name:?} is not known")))?;
         let limit = quantity.limit(value).ok_or_else(|| no(format!("{value:?} is nothing for {name}")))?;
-        Ok(Self { expression: text.trim().to_owned(), quantity, comparison, limit })
+        let (limit, unit) = limit;
+        Ok(Self { expression: text.trim().to_owned(), quantity, comparison, limit, unit })
     }
 }
 
 impl Quantity {
-    /// A limit in its unit.
-    fn limit(self, text: &str) -> Option<f64> {
+    /// A limit, and in which unit it is.
+    fn limit(self, text: &str) -> Option<(f64, Unit)> {
         let end = text.find(|c: char| c.is_ascii_alphabetic() || c == '%').unwrap_or(text.len());
         let (number, unit) = (text[..end].trim().parse::<f64>().ok()?, &text[end..]);
-        let (factor, most) = match (self, unit) {
-            (Self::Mean | Self::Percentile(_), "us") => (1e-3, f64::MAX),
-            (Self::Mean | Self::Percentile(_), "ms") | (Self::RepliesPerS, "") => (1.0, f64::MAX),
-            (Self::Mean | Self::Percentile(_), "s") => (1e3, f64::MAX),
-            (Self::Errors | Self::Timeouts, "%") => (0.01, 1.0),
-            (Self::Errors | Self::Timeouts, "") => (1.0, 1.0),
+        let (factor, most, unit) = match (self, unit) {
+            (Self::Mean | Self::Percentile(_), "us") => (1e-3, f64::MAX, Unit::Ms),
+            (Self::Mean | Self::Percentile(_), "ms") => (1.0, f64::MAX, Unit::Ms),
+            (Self::Mean | Self::Percentile(_), "s") => (1e3, f64::MAX, Unit::Ms),
+            (Self::Errors | Self::Timeouts | Self::Status(_) | Self::NoSuccess, "%") => {
+                (0.01, 1.0, Unit::Part { percent: true })
+            }
+            (Self::Errors | Self::Timeouts, "") => (1.0, 1.0, Unit::Part { percent: false }),
+            (Self::Status(_) | Self::NoSuccess, "") => (1.0, f64::MAX, Unit::Count),
+            (Self::RepliesPerS, "") => (1.0, f64::MAX, Unit::PerS),
             _ => return None,
         };
-        Some(number * factor).filter(|limit| (0.0..=most).contains(limit))
+        Some((number * factor, unit)).filter(|(limit, _)| (0.0..=most).contains(limit))
     }
 
     /// What a run came to, and whether that is a lower bound.
-    fn of(self, measures: &Measures, facts: &Facts) -> Option<(f64, bool)> {
+    fn of(self, unit: Unit, measures: &Measures, facts: &Facts) -> Option<(f64, bool)> {
         let Measures { cohort, flow, .. } = measures;
         let times = &cohort.waits.times;
-        let part = |count: u64| (cohort.issued > 0).then(|| (count as f64 / cohort.issued as f64, false));
+        let all = if unit == Unit::Count { 1 } else { cohort.issued };
+        let part = |count: u64| (cohort.issued > 0).then(|| (count as f64 / all as f64, false));
         match self {
             _ if nothing_measured(measures, facts).is_some() => None,
             Self::Mean | Self::Percentile(_) if times.count() == 0 => None,
@@ -136,6 +167,8 @@ impl Quantity {
             }
             Self::Errors => part(cohort.outcomes.errors()),
             Self::Timeouts => part(cohort.outcomes.timeouts()),
+            Self::Status(class) => part(cohort.statuses[class - 1]),
+            Self::NoSuccess => part(cohort.statuses.iter().sum::<u64>() - cohort.statuses[1]),
             Self::RepliesPerS => Some((flow.replies() as f64 / facts.measured_s(), false)),
         }
     }
@@ -143,7 +176,7 @@ impl Quantity {
 
 impl Threshold {
     fn judge(&self, measures: &Measures, facts: &Facts) -> Judged {
-        let found = self.quantity.of(measures, facts);
+        let found = self.quantity.of(self.unit, measures, facts);
         let holds = found.is_some_and(|(found, bound)| {
             // Nobody knows how long those would have waited who gave up: longer than any limit.
             let found = if bound { f64::INFINITY } else { found };
@@ -161,6 +194,7 @@ impl Threshold {
             found: found.map(|(found, _)| found),
             bound: found.is_some_and(|of| of.1),
             holds,
+            unit: self.unit,
         }
     }
 }
@@ -170,9 +204,24 @@ impl Judged {
     pub fn told(&self) -> String {
         let verdict = if self.holds { "holds" } else { "BROKEN" };
         let mark = if self.bound { ">" } else { "" };
-        let found = self.found.map_or_else(|| "nothing".to_owned(), |found| format!("{mark}{found:.3}"));
+        let found = match (self.found, self.unit) {
+            (None, _) => "nothing".to_owned(),
+            (Some(found), Unit::Ms) => format!("{mark}{found:.3} ms"),
+            (Some(found), Unit::Part { percent: true }) => format!("{}%", rounded(found * 100.0)),
+            (Some(found), Unit::Part { percent: false }) => rounded(found),
+            (Some(found), Unit::Count) => format!("{found}"),
+            (Some(found), Unit::PerS) => format!("{found:.3}"),
+        };
         format!("{verdict}: must not be {}, found {found}", self.expression)
     }
+}
+
+/// With the digits that say something: at least three, so that one of many calls does not look like none.
+fn rounded(number: f64) -> String {
+    let digits = (0..12).find(|digits| number * 10_f64.powi(*digits) >= 100.0 || number == 0.0).unwrap_or(12);
+    let digits = digits as usize;
+    let text = format!("{number:.digits$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
 /// Holds a run against what was set to it.
@@ -219,6 +268,42 @@ mod tests {
         assert!(!thresholds(&measures, &facts)[0].holds, "nothing shows that it is kept");
     }
 
+    /// Of a hundred calls ninety were answered.
+    #[test]
+    fn statuses_are_counted_and_told_in_the_limits_unit() {
+        let (mut measures, mut facts) = sample();
+        measures.cohort.statuses = [0, 60, 6, 4, 20];
+        for (expression, verdict) in [
+            ("5xx > 0", "BROKEN: must not be 5xx > 0, found 20"),
+            ("5xx > 20", "holds: must not be 5xx > 20, found 20"),
+            ("5xx > 19.5%", "BROKEN: must not be 5xx > 19.5%, found 20%"),
+            ("4xx>=4", "BROKEN: must not be 4xx>=4, found 4"),
+            ("3xx > 6%", "holds: must not be 3xx > 6%, found 6%"),
+            ("2xx < 60", "holds: must not be 2xx < 60, found 60"),
+            ("2xx < 61%", "BROKEN: must not be 2xx < 61%, found 60%"),
+            ("non-2xx > 0", "BROKEN: must not be non-2xx > 0, found 30"),
+            ("non-2xx > 30%", "holds: must not be non-2xx > 30%, found 30%"),
+            ("errors > 1%", "BROKEN: must not be errors > 1%, found 10%"),
+            ("errors > 0.01", "BROKEN: must not be errors > 0.01, found 0.1"),
+            ("replies/s > 8", "BROKEN: must not be replies/s > 8, found 9.000"),
+        ] {
+            facts.thresholds = vec![expression.parse().unwrap()];
+            assert_eq!(thresholds(&measures, &facts)[0].told(), verdict);
+        }
+        facts.thresholds = vec!["p50 > 1s".parse().unwrap()];
+        let told = thresholds(&measures, &facts)[0].told();
+        assert!(
+            told.starts_with("BROKEN: must not be p50 > 1s, found >2.") && told.ends_with(" ms"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn one_of_many_does_not_look_like_none() {
+        let told = [0.0, 100.0, 99.996, 33.333_333, 0.5, 0.000_123_456, 1e-20].map(rounded);
+        assert_eq!(told, ["0", "100", "100", "33.3", "0.5", "0.000123", "0"]);
+    }
+
     #[test]
     fn what_is_allowed_is_told() {
         for (text, told) in [
@@ -229,6 +314,9 @@ mod tests {
             ("p99 > NaNms", "\"NaNms\" is nothing for p99"),
             ("errors > 3", "\"3\" is nothing for errors"),
             ("errors > 101%", "\"101%\" is nothing for errors"),
+            ("5xx > 101%", "\"101%\" is nothing for 5xx"),
+            ("2xx < 5ms", "\"5ms\" is nothing for 2xx"),
+            ("6xx > 0", "\"6xx\" is not known; allowed"),
             ("replies/s < 5%", "\"5%\" is nothing for replies/s"),
             ("replies/s <", "\"\" is nothing for replies/s"),
             (">", "\"\" is not known"),

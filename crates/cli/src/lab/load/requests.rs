@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use workload::fields;
 use workload::session::{Builder, Method, Request, SessionLog};
 use workload::urls::Urls;
 use workload::wsesslog;
 
 use crate::lab::BadInput;
-use crate::lab::units::Target;
+use crate::lab::units::{self, Target};
 
 #[derive(Args)]
 #[command(next_help_heading = "Requests")]
@@ -26,8 +27,9 @@ pub(super) struct AskedFor {
     #[arg(long, value_name = "FILE", conflicts_with = "sessions")]
     pub(super) urls: Option<PathBuf>,
 
-    /// The method without --sessions [default: GET; with --data or --data-file, POST]
-    #[arg(long, value_name = "METHOD", value_parser = method, conflicts_with = "sessions")]
+    /// The method without --sessions: any name but CONNECT, such as PATCH or PROPFIND [default: GET; with
+    /// --data or --data-file, POST]
+    #[arg(long, value_name = "METHOD", conflicts_with = "sessions")]
     method: Option<Method>,
 
     /// The body of every request without --sessions. No Content-Type is sent; --header can say one
@@ -38,13 +40,14 @@ pub(super) struct AskedFor {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["sessions", "data"])]
     data_file: Option<PathBuf>,
 
-    /// Another header line for every request; may be repeated
+    /// Another header line for every request; may be repeated. One that requests have once only, such as Host
+    /// or User-Agent, is sent instead of the usual one
     #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
-    pub(super) header: Vec<String>,
+    header: Vec<String>,
 
     /// What the Host line says [default: host and port of the first target; localhost for a
     /// Unix socket]
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", value_parser = units::host)]
     pub(super) host: Option<String>,
 
     /// Requests on each connection without --sessions [default: 1 at a rate, 1000 in a closed loop]
@@ -84,9 +87,12 @@ impl AskedFor {
             (None, Some(path)) => Some(read("--data-file", path)?.into()),
             (None, None) => None,
         };
-        let method = self.method.unwrap_or(if contents.is_some() { Method::Post } else { Method::Get });
-        let request =
-            |uri: &str| Request { method, uri: uri.into(), contents: contents.clone(), ..Request::default() };
+        let usual = if contents.is_some() { Method::POST } else { Method::GET };
+        let method = self.method.clone().unwrap_or(usual);
+        let request = |uri: &str| {
+            let (method, contents) = (method.clone(), contents.clone());
+            Request { method, uri: uri.into(), contents, ..Request::default() }
+        };
         let Some(path) = &self.urls else {
             for target in targets {
                 let request = log.request(request(&target.path));
@@ -104,6 +110,22 @@ impl AskedFor {
             self.session(&mut log, calls.map(|turn| requests[turns[turn % turns.len()]]));
         }
         Ok(log.finish())
+    }
+
+    /// The header lines for every request, each ended by CRLF.
+    pub(super) fn headers(&self) -> Result<String, BadInput> {
+        let mut single: Vec<&str> = self.host.iter().map(|_| "Host").collect();
+        for name in self.header.iter().filter_map(|line| fields::name(line).ok()) {
+            if single.iter().any(|other| other.eq_ignore_ascii_case(name)) {
+                let both =
+                    if self.host.is_some() && name.eq_ignore_ascii_case("Host") { ", or --host" } else { "" };
+                return Err(BadInput(format!("--header '{name}: ...' is there twice; allowed: once{both}")));
+            }
+            if fields::is_single(name) {
+                single.push(name);
+            }
+        }
+        Ok(self.header.iter().flat_map(|line| [line, "\r\n"]).collect())
     }
 
     /// A session of these calls.
@@ -133,18 +155,8 @@ fn read(option: &str, path: &Path) -> Result<Vec<u8>, BadInput> {
     fs::read(path).map_err(|error| BadInput(format!("{option} {}: {error}", path.display())))
 }
 
-fn method(text: &str) -> Result<Method, String> {
-    let allowed = || format!("allowed: {}", Method::ALL.map(Method::name).join(", "));
-    Method::ALL.into_iter().find(|method| method.name() == text).ok_or_else(allowed)
-}
-
 fn header(text: &str) -> Result<String, String> {
-    let name = text.split_once(':').map_or("", |(name, _)| name);
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if name.is_empty() || !name.bytes().all(is_token) || text.bytes().any(|byte| byte.is_ascii_control()) {
-        return Err("allowed: a header line such as \"Accept-Encoding: gzip\"".to_owned());
-    }
-    Ok(text.to_owned())
+    fields::name(text).map(|_| text.to_owned())
 }
 
 #[cfg(test)]

@@ -1,0 +1,102 @@
+//! Header lines that somebody adds to requests: which may be sent, and which stand instead of others.
+
+/// Fields of which a request has one line at most (RFC 9110, RFC 6265 section 5.4, RFC 6454 section 7.3).
+const SINGLE: [&str; 18] = [
+    "authorization",
+    "content-length",
+    "content-location",
+    "content-range",
+    "content-type",
+    "cookie",
+    "date",
+    "from",
+    "host",
+    "if-modified-since",
+    "if-range",
+    "if-unmodified-since",
+    "max-forwards",
+    "origin",
+    "proxy-authorization",
+    "range",
+    "referer",
+    "user-agent",
+];
+
+/// The name of a header line such as `Accept: text/html`.
+///
+/// # Errors
+///
+/// It is no header line, or says what only the generator can say.
+pub fn name(line: &str) -> Result<&str, String> {
+    let (name, value) = line.split_once(':').unwrap_or_default();
+    if !is_token(name.as_bytes()) || line.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
+        return Err(format!("{line:?} is no header line; allowed: one such as \"Accept-Encoding: gzip\""));
+    }
+    let is = |other: &str| name.eq_ignore_ascii_case(other);
+    if is("content-length") {
+        return Err(format!("{line:?}: the body says its length; allowed: a body of that length"));
+    }
+    if is("transfer-encoding") {
+        return Err(format!("{line:?}: bodies are sent whole, with their length; allowed: no such line"));
+    }
+    if is("host") {
+        host(value.trim_matches([' ', '\t']))?;
+    }
+    Ok(name)
+}
+
+/// Whether a request has one line of that name at most, so that another stands instead of it.
+pub fn is_single(name: &str) -> bool {
+    SINGLE.iter().any(|single| name.eq_ignore_ascii_case(single))
+}
+
+/// Says what is wrong with the value of a Host line (RFC 9110 section 7.2).
+///
+/// # Errors
+///
+/// It has what no host and no port has.
+pub fn host(value: &str) -> Result<(), String> {
+    let may_be = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:[]%".contains(&byte);
+    if value.is_empty() || !value.bytes().all(may_be) {
+        return Err(format!(
+            "{value:?} is no host; allowed: a name or an address, and a port, such as h:8080"
+        ));
+    }
+    Ok(())
+}
+
+/// Whether it is a token (RFC 9110 section 5.6.2), as names of fields and methods are.
+pub fn is_token(text: &[u8]) -> bool {
+    let may_be = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    !text.is_empty() && text.iter().all(may_be)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_lines_are_told_from_others() {
+        for right in ["X: y", "X:", "host: [::1]:80", "Host:h", "x-A: \u{e4}\t", "User-Agent: curl/8 (x)"] {
+            assert!(name(right).is_ok(), "{right}");
+        }
+        assert_eq!(name("User-Agent: a:b"), Ok("User-Agent"));
+        assert!(is_single("hOST") && is_single("User-Agent") && !is_single("Accept"));
+        for (wrong, told) in [
+            ("", "is no header line"),
+            ("X", "is no header line"),
+            (": y", "is no header line"),
+            ("X : y", "is no header line"),
+            ("X: y\r\nZ: 1", "is no header line"),
+            ("content-LENGTH: 5", "the body says its length"),
+            ("Transfer-Encoding: chunked", "bodies are sent whole"),
+            ("Host:", "is no host"),
+            ("Host: a b", "is no host"),
+            ("Host: http://h/", "is no host"),
+            ("Host: u@h", "is no host"),
+        ] {
+            let error = name(wrong).unwrap_err();
+            assert!(error.contains(told), "{wrong}: {error}");
+        }
+    }
+}

@@ -24,8 +24,8 @@ use jiff::Timestamp;
 
 use crate::access_log::{self, Line};
 use crate::session::{Builder, Method, Request, SessionLog};
-use crate::target;
 use crate::wsesslog;
+use crate::{fields, target};
 
 /// What came of a log.
 #[derive(Debug)]
@@ -93,7 +93,10 @@ fn the_method(word: &[u8]) -> Result<Method, &'static str> {
         b"OPTIONS" => Method::OPTIONS,
         b"TRACE" => Method::TRACE,
         b"DELETE" => return Err("a DELETE is not for being repeated"),
-        b"POST" | b"PUT" => return Err("the log does not have the request's body"),
+        b"POST" | b"PUT" | b"PATCH" => return Err("the log does not have the request's body"),
+        _ if word != b"-" && fields::is_token(word) => {
+            return Err("the log does not say whether such a request has a body");
+        }
         _ => return Err("no request"),
     })
 }
@@ -300,11 +303,12 @@ mod tests {
             "{\"time\":\"2026-11-20T10:00:00Z\",\"method\":\"GET\",\"target\":\"/\\ufffd\"}\n".to_owned(),
             "\n".to_owned(),
             line("10.0.0.1", "10:00:00", "GET /fine HTTP/1.1", "A"),
+            line("10.0.0.1", "10:00:00", "REPORT /calendar HTTP/1.1", "A"),
         ];
         let replayed = sessions(text.concat().as_bytes(), Duration::from_mins(30), 1.0);
         assert_eq!(replayed.log.len(), 1);
         let lines: Vec<usize> = replayed.odd.iter().map(|odd| odd.0).collect();
-        assert_eq!(lines, [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(lines, [1, 2, 3, 4, 5, 6, 7, 8, 11]);
         assert_eq!(replayed.odd[0].1, "the log does not have the request's body");
     }
 

@@ -40,7 +40,7 @@ fn one(request: &Request, host: &str, headers: &str) -> Prepared {
     bytes.extend_from_slice(b"\r\n");
     bytes.extend_from_slice(contents.as_deref().unwrap_or_default());
     let is_idempotent =
-        http1::Method::from_name(method.name().as_bytes()).is_some_and(|of| of.is_idempotent());
+        http1::Method::from_name(method.name().as_bytes()).is_some_and(http1::Method::is_idempotent);
     Prepared { bytes: bytes.into(), is_head: *method == Method::HEAD, is_idempotent, timeout: *timeout }
 }
 

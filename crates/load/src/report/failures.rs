@@ -18,11 +18,10 @@ pub fn failures(measures: &Measures, facts: &Facts) -> Vec<String> {
     } else if nothing_measured(measures, facts).is_some() {
         return reasons;
     } else if nobody_answered(measures) {
-        reasons.push(format!(
-            "none of {} calls was answered{}",
-            measures.cohort.issued,
-            main_cause(measures)
-        ));
+        reasons.push(match measures.cohort.issued {
+            0 => "no call was made in the measured time".to_owned(),
+            issued => format!("none of {issued} calls was answered{}", main_cause(measures)),
+        });
     }
     if facts.verified && compared == 0 {
         reasons
@@ -88,6 +87,7 @@ mod tests {
             "none of 4 calls was answered: no whole reply in time (reply_timeout), 2 times"
         );
         assert_eq!(told(&[Outcome::Reply, Outcome::Refused]), "");
+        assert_eq!(told(&[]), "no call was made in the measured time");
     }
 
     #[test]

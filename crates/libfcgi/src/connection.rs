@@ -11,6 +11,7 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use fastcgi::record::{self, ProtocolStatus};
 use fastcgi::transport::{self, Lent};
@@ -95,8 +96,8 @@ const MOST_HELD: usize = 64 << 10;
 const MOST_OWED: usize = 64 << 10;
 /// Most descriptors that wait for their records: a client's and a memory file.
 const MOST_WAITING: usize = 2;
-/// How long a web server may take to close a connection that has been ended.
-const LINGER_MS: u32 = 2_000;
+/// How long a web server may take to close a connection that has been ended, whatever it still sends.
+const LINGER: Duration = Duration::from_secs(2);
 
 impl Connection {
     /// A connection that was accepted. Descriptors are passed through Unix sockets only; what is said through
@@ -363,8 +364,10 @@ impl Connection {
         if self.is_unix || socket::shutdown_write(&self.socket).is_err() {
             return;
         }
+        let until = Instant::now() + LINGER;
         for _ in 0..MOST_PARAMS / INPUT {
-            let ready = sys::poll::wait_for([(self.socket.as_fd(), Interest::READABLE)], Some(LINGER_MS));
+            let left = until.saturating_duration_since(Instant::now()).as_millis() as u32;
+            let ready = sys::poll::wait_for([(self.socket.as_fd(), Interest::READABLE)], Some(left));
             if !ready.is_ok_and(|[ready]| ready.readable) || !matches!(self.receive_at_once(), Ok(())) {
                 return;
             }

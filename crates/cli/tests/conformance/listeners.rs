@@ -2,20 +2,22 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-use crate::support::PATIENCE;
+use rustix::process::Signal;
+
 use crate::support::client::{one, request};
 use crate::support::server::{Setup, parse_address};
 use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};
+use crate::support::{PATIENCE, eventually};
 
 pub(crate) const TESTS: &[Test] = tests![
     Each: what_is_said, several_addresses, unix_socket;
-    Three: inherited;
+    Three: inherited, descriptors_through_a_unix_socket;
     One: files_of_unix_sockets, stale_unix_socket;
 ];
 
@@ -58,6 +60,37 @@ fn unix_socket(variant: &Variant) {
     let reply = fetch_unix(&path);
     assert!(reply.starts_with("HTTP/1.1 200 ") && reply.ends_with(HELLO), "{reply}");
     assert_eq!(server.get("/hello.txt").status, 200);
+}
+
+/// A read ends behind what has a descriptor with it, and more may be there: the rest of the request, which is
+/// not to be waited for.
+fn descriptors_through_a_unix_socket(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let path = setup.directory().join("socket");
+    let listen = format!("--listen=unix:{}", path.display());
+    let server = setup.argument("--listen=127.0.0.1:0").argument(listen).start();
+    let mut stream = UnixStream::connect(&path).expect("a socket");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut reply = String::new();
+    let request = request("GET", "/hello.txt", &[]);
+    stream.write_all(request.as_bytes()).expect("it takes requests");
+    while !reply.ends_with(HELLO) {
+        let mut piece = [0; 1000];
+        let count = stream.read(&mut piece).expect("a reply");
+        reply.push_str(str::from_utf8(&piece[..count]).expect("text"));
+    }
+    let descriptors = server.descriptors();
+    // All of it is there when the server looks.
+    server.stop_all();
+    for piece in request.replacen("Host", "Connection: close\r\nHost", 1).as_bytes().chunks(10) {
+        let sent = sys::socket::send_with(&stream, &[sys::socket::Slice::new(piece)], stream.as_fd());
+        assert_eq!(sent.expect("there is room"), piece.len());
+    }
+    server.signal_all(Signal::CONT);
+    reply.clear();
+    stream.read_to_string(&mut reply).expect("a reply");
+    assert!(reply.starts_with("HTTP/1.1 200 ") && reply.ends_with(HELLO), "{reply}");
+    eventually("descriptors are closed", || server.descriptors() < descriptors);
 }
 
 /// Whoever the umask is for: a web server in front, with a user of its own, can connect; nobody else sees the

@@ -330,7 +330,8 @@ impl Conversation {
             }
         }
         application.relay.has_received(count);
-        self.readable = count == room || self.hung_up;
+        // Behind descriptors there may be more.
+        self.readable = count == room || self.is_local || self.hung_up;
         *share -= count as u64;
         service.counters.bytes_received.add(count as u64);
         true

@@ -72,6 +72,8 @@ pub struct Conversation {
     blocks: bool,
     /// A proxy has not said yet for whom it connects.
     is_announced: bool,
+    /// The socket is a Unix socket, which may carry descriptors.
+    is_local: bool,
     /// Whom it has been lent to, if it has.
     lent_to: Option<Box<LentTo>>,
 }
@@ -84,6 +86,7 @@ impl Conversation {
     pub fn new(Client { socket, peer, is_announced, waited_ms }: Client, service: &Service) -> Self {
         Self {
             machine: Connection::new(service.clock.tick, &service.limits),
+            is_local: peer == PeerAddress::Unix,
             socket,
             peer,
             rest: Vec::new(),

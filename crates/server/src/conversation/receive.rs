@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use http1::{End, Head, Plan, ProtocolError, Status, Step, Terms};
-use sys::socket::PeerAddress;
+use sys::socket::{self, PeerAddress};
 
 use super::Conversation;
 use super::disk::Owed;
@@ -17,6 +17,9 @@ use crate::content::{Detour, Pin, Prefetched, SiteNumber};
 use crate::counters::Failure;
 use crate::proxies::header;
 use crate::service::Service;
+
+/// What a read that ended at descriptors costs of a share.
+const COST_OF_DESCRIPTORS: usize = 4 << 10;
 
 /// Input at hand, in scratch memory: from here to there it is unused.
 pub(super) struct Input<'a> {
@@ -160,16 +163,23 @@ impl Conversation {
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
     pub(super) fn read(&mut self, service: &mut Service, input: &mut Input<'_>, share: &mut u64) -> bool {
         let room = input.room();
-        match service.receive(self.socket.as_fd(), room) {
-            Ok(0) => {
+        let received = if self.is_local && !service.awaits_input {
+            socket::recv_without(self.socket.as_fd(), room)
+        } else {
+            service.receive(self.socket.as_fd(), room).map(|n| (n, false))
+        };
+        match received {
+            Ok((0, _)) => {
                 self.eof = true;
                 true
             }
-            Ok(n) => {
-                // Less than there was room for: the socket is empty, unless the end follows.
-                self.readable = n == room.len() || self.hung_up;
+            Ok((n, has_descriptors)) => {
+                // Less than there was room for: the socket is empty, unless the end follows. A read ends
+                // behind descriptors as well, and a client that sends them with each byte has its turn.
+                self.readable = n == room.len() || has_descriptors || self.hung_up;
                 input.to += n;
-                *share = share.saturating_sub(n as u64);
+                let cost = if has_descriptors { n.max(COST_OF_DESCRIPTORS) } else { n };
+                *share = share.saturating_sub(cost as u64);
                 service.counters.bytes_received.add(n as u64);
                 true
             }

@@ -1,26 +1,8 @@
-//! What content answers where it has none of its own: who is to be called instead.
+//! What an application is called with that is to answer in place of a file.
 
 use std::sync::Arc;
 
-use http1::Sheet;
-
-use super::lookup::Lookup;
-use super::table::{Pin, SiteNumber};
-
-/// Why a request has no answer yet.
-#[derive(Debug)]
-pub enum Detour {
-    /// This must be looked up first, for which there is no patience.
-    Lookup(Box<Lookup<'static>>),
-    /// An application is to answer. With what the plan would have been written on.
-    Call(Box<Call>, Sheet<Pin>),
-}
-
-impl From<Box<Lookup<'static>>> for Detour {
-    fn from(lookup: Box<Lookup<'static>>) -> Self {
-        Self::Lookup(lookup)
-    }
-}
+use super::numbers::SiteNumber;
 
 /// A request for an application, in the words of RFC 3875 section 4.1. Paths are decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,11 +11,12 @@ use super::Content;
 use super::find::Obstacle;
 use super::load::Now;
 use super::lookup::{Lookup, Resolved};
+use super::numbers::SiteNumber;
 use super::path::Path;
 use super::patience::Patience;
 use super::prefetch::Prefetched;
 use super::request::{Asking, Request};
-use super::table::{Pin, SiteNumber};
+use super::table::Pin;
 
 /// A reply that has been put together.
 #[derive(Debug)]

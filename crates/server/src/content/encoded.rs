@@ -2,11 +2,12 @@
 //!
 //! Such a slash stands for itself within a name (RFC 3986 section 2.2), as in npm's `/@scope%2fname`. No file
 //! has such a name, so none is looked up by it: not the script either, which has to stand in front. An
-//! application is told the target as it was sent, and makes of the slash what it likes. So the path is refused
-//! whenever it would be with a plain slash there, or with the three characters as they stand.
+//! application is told the target as it was sent, and makes of the slash what it likes. So the path is
+//! refused whenever it would be with a plain slash there, or with the three characters as they stand.
 
+use super::numbers::Elsewhere;
 use super::path::{Path, Refusal};
-use super::routes::{Action, Elsewhere, Routes};
+use super::routes::{Action, Routes};
 use super::scripts::script_length;
 
 /// A path with an encoded slash, decoded in both ways.

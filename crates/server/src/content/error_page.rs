@@ -13,11 +13,12 @@ use super::entry::Facts;
 use super::find::Obstacle;
 use super::load::Now;
 use super::lookup::{Lookup, Resolved};
+use super::numbers::SiteNumber;
 use super::path::Path;
 use super::patience::Patience;
 use super::prefetch::Prefetched;
 use super::request::Asking;
-use super::table::{Pin, Place, SiteNumber};
+use super::table::{Pin, Place};
 use super::{Content, field_of};
 use crate::config::FileSettings;
 

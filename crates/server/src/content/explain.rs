@@ -7,9 +7,10 @@ use http1::host_name;
 use super::call::Call;
 use super::encoded::{Encoded, Takes};
 use super::lookup::{Lookup, LookupResult};
+use super::numbers::Elsewhere;
 use super::path::{Path, Refusal};
 use super::resolver::Resolver;
-use super::routes::{Action, Elsewhere, Instead, LeadsTo, NO_ROUTES, Routes};
+use super::routes::{Action, Instead, LeadsTo, NO_ROUTES, Routes};
 use super::sites::Hosts;
 use crate::config::{Settings, SiteSettings};
 

@@ -8,9 +8,10 @@ use super::Content;
 use super::entry::{Entry, Facts};
 use super::listing::Form;
 use super::lookup::{Admitted, Cached, Lookup, LookupResult, Original, Resolved};
+use super::numbers::Elsewhere;
 use super::path::Path;
 use super::request::{Asking, Request};
-use super::routes::{Elsewhere, LeadsTo};
+use super::routes::LeadsTo;
 use super::table::{Place, Variant};
 
 /// Why a path led to nothing.

@@ -8,9 +8,10 @@ use http1::{Method, Plan, Sheet, Status};
 use super::encoded::{Encoded, Takes};
 use super::find::Obstacle;
 use super::lookup::Resolved;
+use super::numbers::Elsewhere;
 use super::path::{Path, Refusal};
 use super::request::Request;
-use super::routes::{Elsewhere, Instead, LeadsTo};
+use super::routes::{Instead, LeadsTo};
 use super::table::{Pin, Place};
 use super::{ALLOW, Answer, Content, Detour};
 

@@ -3,8 +3,8 @@
 //! A request is judged by its own path, which is matched with the site's routes before anything is looked up
 //! (`routes.rs`). What it leads to may have another path below the root: the script in front of `PATH_INFO`,
 //! the index file of a directory, what a symbolic link leads to, the file that a precompressed sibling stands
-//! in for. A client that would be refused that by its own path is refused it by every other as well. So what was
-//! found is judged here, and only where its path is not the one that was asked for.
+//! in for. A client that would be refused that by its own path is refused it by every other as well. So what
+//! was found is judged here, and only where its path is not the one that was asked for.
 //!
 //! A redirect says where an address leads and nothing of the file that lies there: else `/index.html` could
 //! not be redirected to `/`, nor `/wiki.php` to `/wiki.php/start`. Here the next route that matches counts.
@@ -20,30 +20,13 @@ use std::path::Path as FsPath;
 
 use sys::file::FileKind;
 
+use super::judged::{Bar, Index};
 use super::load::Loader;
+use super::numbers::Elsewhere;
 use super::path::{self, Path};
 use super::patience::{Patience, WouldBlock};
-use super::routes::{Action, Elsewhere, LeadsTo, Routes};
+use super::routes::{Action, LeadsTo, Routes};
 use super::scripts::{Verdict, script_length};
-
-/// What is done with the index file of a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Index {
-    Sent,
-    /// A route refuses it to clients.
-    Barred(Elsewhere),
-    /// An application answers in its place.
-    Called(Elsewhere),
-}
-
-/// Why what a symbolic link leads to is not served.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Bar {
-    /// Under its own name it is no file that is served: that begins with a dot, or is a script's.
-    Hidden,
-    /// A route refuses it to clients.
-    Barred(Elsewhere),
-}
 
 impl Routes {
     /// The route that refuses clients the file at a path.

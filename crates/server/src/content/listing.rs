@@ -2,9 +2,9 @@
 //! the table is.
 //!
 //! Only what a request could get is listed: no hidden names, no pipes or devices, no symbolic links that the
-//! policy would not follow, nothing that [routes refuse](Loader::is_shown). What it takes to make one is bounded, whatever the directory: names that are
-//! read, names that are looked at more closely and shown, and bytes of the page. Names are put into their
-//! order before the first of them are taken.
+//! policy would not follow, nothing that [routes refuse](Loader::is_shown). What it takes to make one is
+//! bounded, whatever the directory: names that are read, names that are looked at more closely and shown, and
+//! bytes of the page. Names are put into their order before the first of them are taken.
 
 mod form;
 mod json;

@@ -25,7 +25,7 @@ use sys::file::{FileKind, FileStat, FileTime, Symlinks};
 
 use super::ends::Ends;
 use super::entry::{Entry, Facts, Marks};
-use super::judge::Bar;
+use super::judged::Bar;
 use super::outdated::Outdated;
 use super::path::Path;
 use super::patience::{Patience, WouldBlock};

@@ -8,8 +8,8 @@ use http1::coding::{Coding, CodingSet};
 use sys::file::FileStat;
 
 use super::entry::{Entry, Facts};
-use super::routes::Elsewhere;
-use super::table::{Place, SiteNumber, Variant};
+use super::numbers::{Elsewhere, SiteNumber};
+use super::table::{Place, Variant};
 
 /// What to look up, by the name that it has in the table. A listing's says its form as well.
 #[derive(Clone, Debug)]

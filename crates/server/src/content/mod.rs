@@ -18,8 +18,8 @@
 //!   entry, with `types` and `rules` for its header lines; `outdated` tells of siblings that were not made
 //!   anew with their file.
 //! - `routes` are what is done with some paths in place of that, or where it finds nothing; `follow` does it.
-//! - `judge` is for what a path leads to by another name: what routes refuse clients is refused whichever path
-//!   leads there.
+//! - `judge` is for what a path leads to by another name: what routes refuse clients is refused by every path
+//!   that leads there. `encoded` are paths with encoded slashes, `explain` says for people what is done.
 //! - `named` is for files that applications send by their name, `composed` for replies with such files in
 //!   their bodies.
 //! - `refusals` tells the operator why there is none.
@@ -38,6 +38,7 @@
 
 mod call;
 mod composed;
+mod detour;
 mod encoded;
 mod ends;
 mod entry;
@@ -48,10 +49,12 @@ mod fetch;
 mod find;
 mod follow;
 mod judge;
+mod judged;
 mod listing;
 mod load;
 mod lookup;
 mod named;
+mod numbers;
 mod outdated;
 mod path;
 mod patience;
@@ -82,13 +85,15 @@ use http1::{Head, Method, Plan, Sheet, Stamp, Status};
 use sys::file::{FileKind, FileStat};
 use sys::socket::Slice;
 
-pub use self::call::{Call, Detour};
+pub use self::call::Call;
 pub use self::composed::{Composed, Part};
+pub use self::detour::Detour;
 pub use self::explain::explain;
 pub use self::fetch::Fetch;
 use self::load::Now;
 pub use self::lookup::{Admitted, Lookup, LookupResult, Resolved};
 pub use self::named::{Named, NamedFile};
+pub use self::numbers::SiteNumber;
 use self::path::Path;
 pub use self::patience::Patience;
 pub use self::prefetch::Prefetched;
@@ -99,7 +104,7 @@ pub use self::shared_table::{SharedFiles, SharedTable};
 pub use self::sites::Resolvers;
 use self::sites::{Hosts, Site};
 use self::table::{Bounds, Place, Table};
-pub use self::table::{Pin, SiteNumber, TableCounts, TableSize, Variant};
+pub use self::table::{Pin, TableCounts, TableSize, Variant};
 use self::tables::Tables;
 use crate::config::SiteSettings;
 

@@ -9,12 +9,13 @@ use super::composed::Composed;
 use super::find::Obstacle;
 use super::load::Now;
 use super::lookup::{Lookup, Resolved};
+use super::numbers::SiteNumber;
 use super::path::Path;
 use super::patience::Patience;
 use super::prefetch::Prefetched;
 use super::reply::{self, Verdict};
 use super::request::{Asking, Request};
-use super::table::{Pin, Place, SiteNumber};
+use super::table::{Pin, Place};
 
 /// What is sent in place of what an application has said.
 #[derive(Debug)]

@@ -5,10 +5,11 @@ use http1::{Field, Head, Stamp};
 
 use super::load::Now;
 use super::lookup::{Lookup, Original};
+use super::numbers::SiteNumber;
 use super::path::Path;
 use super::patience::Patience;
 use super::prefetch::Prefetched;
-use super::table::{SiteNumber, Variant};
+use super::table::Variant;
 
 /// A request, and what its reply takes beside the file.
 pub(super) struct Request<'a> {

@@ -18,14 +18,15 @@ use http1::Status;
 use http1::coding::CodingSet;
 use sys::file::{FileKind, FileStat, OpenFailure};
 
-use super::judge::{Bar, Index};
+use super::judged::{Bar, Index};
 use super::listing::{self, Form, Listed, Made};
 use super::load::{self, Load, Loader, Now, Opened};
 use super::lookup::{Cached, Lookup, LookupResult, Original};
+use super::numbers::Elsewhere;
 use super::path::Path;
 use super::patience::{Patience, WouldBlock};
 use super::refusals::{Reason, Refusals, permit};
-use super::routes::{Elsewhere, Routes};
+use super::routes::Routes;
 use super::scripts::Verdict;
 use crate::config::FileSettings;
 use crate::error_log::Limited;

@@ -11,10 +11,10 @@ use http1::Status;
 
 use super::call::Call;
 use super::escape;
-use super::judge::Index;
+use super::judged::Index;
+use super::numbers::{Elsewhere, SiteNumber};
 use super::patterns::Patterns;
 use super::scripts::script_length;
-use super::table::SiteNumber;
 use crate::config::{FileSettings, Part, Pattern, RouteRule, Target, literal_prefix};
 
 /// All routes of a site, in their order; the first that matches is taken.
@@ -70,10 +70,6 @@ pub(super) enum LeadsTo<'a> {
     /// Something else.
     Elsewhere(Elsewhere),
 }
-
-/// A route by its number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Elsewhere(pub(super) usize);
 
 /// What is answered in place of a file.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use hashbrown::HashMap;
 
 use super::error_page::ErrorPages;
 use super::lookup::{Lookup, LookupResult};
+use super::numbers::SiteNumber;
 use super::resolver::{ContentError, Resolver};
 use super::routes::Routes;
-use super::table::SiteNumber;
 use crate::config::SiteSettings;
 
 /// A site, as one worker serves it.

@@ -18,6 +18,7 @@ use http1::coding::Coding;
 use super::entry::{Entry, Facts};
 use super::fetch::Resident;
 use super::listing;
+use super::numbers::SiteNumber;
 use crate::config::{FileSettings, SiteSettings};
 
 /// The right to use an entry's memory and file, to be given back to the table that it came from.
@@ -25,9 +26,6 @@ use crate::config::{FileSettings, SiteSettings};
 /// Not `Clone`, so that each is given back once. Dropping one instead keeps its entry alive for good.
 #[derive(Debug)]
 pub struct Pin(pub(super) Place);
-
-/// A site by its number; 0 is the default one.
-pub type SiteNumber = u16;
 
 /// Which file of a path: the site that it is of, the coding that it is in, and who asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

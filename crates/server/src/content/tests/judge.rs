@@ -163,12 +163,17 @@ fn may_have(rules: &[(&str, Deed)], asked: &str, names: &[&str]) -> bool {
 #[test]
 fn what_is_refused_is_refused_by_every_way() {
     let mut site = tree();
-    let deed = prop_oneof![3 => Just(Deed::Refuse), 1 => Just(Deed::Redirect), 1 => Just(Deed::Files), 1 => Just(Deed::Scripts)];
+    let deed = prop_oneof![
+        3 => Just(Deed::Refuse),
+        1 => Just(Deed::Redirect),
+        1 => Just(Deed::Files),
+        1 => Just(Deed::Scripts),
+    ];
     let rules = prop::collection::vec((prop::sample::select(&PATTERNS[..]), deed), 0..5);
     let site = std::cell::RefCell::new(&mut site);
     let (mut refused, mut had) = (0, 0);
     let counts = std::cell::RefCell::new((&mut refused, &mut had));
-    let mut runner = TestRunner::new(Config { cases: 200, ..Config::default() });
+    let mut runner = TestRunner::new(Config { cases: 200, failure_persistence: None, ..Config::default() });
     let result = runner.run(&rules, |mut rules| {
         rules.push(("**", Deed::Scripts));
         let site = &mut **site.borrow_mut();

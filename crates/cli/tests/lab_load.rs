@@ -187,6 +187,7 @@ fn nothing_is_sent_that_http_does_not_allow() {
     refused(&["--rate=1", "--header=Transfer-Encoding: chunked"], "bodies are sent whole");
     refused(&["--rate=1", "--header=Host: a", "--header=HOST: b"], "'HOST: ...' is there twice");
     refused(&["--rate=1", "--header=Host: a", "--host=b"], "is there twice; allowed: once, or --host");
+    refused(&["--rate=1", "--method=TRACE", "--data=x"], "a TRACE has no body; allowed");
     refused(&["--rate=1", "--host=a b"], "\"a b\" is no host; allowed: a name or an address");
     refused(&["--rate=1", "--target=http://127.0.0.1:1/a|b"], "has '|', which must be percent-encoded");
 }

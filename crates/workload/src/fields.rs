@@ -50,6 +50,16 @@ pub fn is_single(name: &str) -> bool {
     SINGLE.iter().any(|single| name.eq_ignore_ascii_case(single))
 }
 
+/// The first of these names that is there for a second time although requests have one line of it at most.
+pub fn twice<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let mut single: Vec<&str> = Vec::new();
+    names.into_iter().filter(|name| is_single(name)).find(|name| {
+        let is_there = single.iter().any(|other| other.eq_ignore_ascii_case(name));
+        single.push(name);
+        is_there
+    })
+}
+
 /// Says what is wrong with the value of a Host line (RFC 9110 section 7.2).
 ///
 /// # Errors
@@ -82,6 +92,8 @@ mod tests {
         }
         assert_eq!(name("User-Agent: a:b"), Ok("User-Agent"));
         assert!(is_single("hOST") && is_single("User-Agent") && !is_single("Accept"));
+        assert_eq!(twice(["Host", "Accept", "Cookie", "Accept", "cookie", "host"]), Some("cookie"));
+        assert_eq!(twice(["Host", "Accept", "Accept"]), None);
         for (wrong, told) in [
             ("", "is no header line"),
             ("X", "is no header line"),

@@ -163,6 +163,9 @@ impl Burst {
     }
 }
 
+/// RFC 9110 section 9.3.8.
+pub const NO_BODY: &str = "a TRACE has no body; allowed: TRACE alone, or another method";
+
 /// The most that `upload=` may say, in bytes.
 const LONGEST_UPLOAD: usize = 100_000_000;
 
@@ -261,6 +264,9 @@ fn call<'a>(line: &'a [u8], lines: &mut Lines<'a>) -> Result<(Request, Option<Du
     // A server as a whole is asked for its options (RFC 9112 section 3.2.4).
     if request.method != Method::OPTIONS || &*request.uri != "*" {
         target::check(&request.uri)?;
+    }
+    if request.method == Method::TRACE && request.contents.is_some() {
+        return Err(NO_BODY.to_owned());
     }
     Ok((request, think))
 }
@@ -372,20 +378,13 @@ fn seconds(name: &str, word: &[u8], least: f64) -> Result<Duration, String> {
 /// Header lines, the last of which need not be ended.
 fn header_lines(text: &[u8]) -> Result<String, String> {
     let text = String::from_utf8(text.to_vec()).map_err(|_| "headers= is not UTF-8".to_owned())?;
-    let mut lines = String::new();
-    let mut single: Vec<&str> = Vec::new();
-    for line in text.lines().filter(|line| !line.is_empty()) {
-        let name = fields::name(line).map_err(|error| format!("headers= has {error}"))?;
-        if fields::is_single(name) {
-            if single.iter().any(|other| other.eq_ignore_ascii_case(name)) {
-                return Err(format!("headers= has {name} twice; allowed: once"));
-            }
-            single.push(name);
-        }
-        lines.push_str(line);
-        lines.push_str("\r\n");
+    let lines = || text.lines().filter(|line| !line.is_empty());
+    let names = lines().map(fields::name).collect::<Result<Vec<_>, _>>();
+    let names = names.map_err(|error| format!("headers= has {error}"))?;
+    if let Some(name) = fields::twice(names) {
+        return Err(format!("headers= has {name} twice; allowed: once"));
     }
-    Ok(lines)
+    Ok(lines().flat_map(|line| [line, "\r\n"]).collect())
 }
 
 fn write_call(to: &mut impl Write, indent: &str, request: &Request) -> io::Result<()> {
@@ -523,6 +522,7 @@ mod tests {
             ("/a\n#@ 5\n", "line 2: the #@ before it is not in front of a burst"),
             ("/\u{e9}", "line 1: /\u{e9} has a byte beyond ASCII, which must be percent-encoded"),
             ("/a#b", "line 1: /a#b has a fragment"),
+            ("/a method=TRACE upload=1", "line 1: a TRACE has no body"),
             ("a", "line 1: a is no path"),
             ("* method=GET", "line 1: * is no path"),
             ("/a headers='no colon'", "line 1: headers= has \"no colon\""),

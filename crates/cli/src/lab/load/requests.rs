@@ -89,6 +89,9 @@ impl AskedFor {
         };
         let usual = if contents.is_some() { Method::POST } else { Method::GET };
         let method = self.method.clone().unwrap_or(usual);
+        if method == Method::TRACE && contents.is_some() {
+            bail!(BadInput(format!("--method TRACE: {}", wsesslog::NO_BODY)));
+        }
         let request = |uri: &str| {
             let (method, contents) = (method.clone(), contents.clone());
             Request { method, uri: uri.into(), contents, ..Request::default() }
@@ -114,18 +117,15 @@ impl AskedFor {
 
     /// The header lines for every request, each ended by CRLF.
     pub(super) fn headers(&self) -> Result<String, BadInput> {
-        let mut single: Vec<&str> = self.host.iter().map(|_| "Host").collect();
-        for name in self.header.iter().filter_map(|line| fields::name(line).ok()) {
-            if single.iter().any(|other| other.eq_ignore_ascii_case(name)) {
-                let both =
-                    if self.host.is_some() && name.eq_ignore_ascii_case("Host") { ", or --host" } else { "" };
-                return Err(BadInput(format!("--header '{name}: ...' is there twice; allowed: once{both}")));
-            }
-            if fields::is_single(name) {
-                single.push(name);
+        let host = self.host.iter().map(|_| "Host");
+        match fields::twice(host.chain(self.header.iter().filter_map(|line| fields::name(line).ok()))) {
+            None => Ok(self.header.iter().flat_map(|line| [line, "\r\n"]).collect()),
+            Some(name) => {
+                let is_host = self.host.is_some() && name.eq_ignore_ascii_case("Host");
+                let both = if is_host { ", or --host" } else { "" };
+                Err(BadInput(format!("--header '{name}: ...' is there twice; allowed: once{both}")))
             }
         }
-        Ok(self.header.iter().flat_map(|line| [line, "\r\n"]).collect())
     }
 
     /// A session of these calls.

@@ -23,6 +23,7 @@ use support::{eventually, namespace, sleep_ms};
 
 const TESTS: &[Test] = tests![
     a_full_disk,
+    lines_lost_on_a_full_disk,
     standard_error_on_a_full_disk,
     a_pipe_that_nobody_reads,
     a_log_that_is_a_pipe_without_a_reader,
@@ -184,6 +185,30 @@ fn a_full_disk(variant: &Variant) {
     });
     tells_what_was_lost(&text);
     assert_eq!(server.end().code(), Some(0));
+}
+
+/// Each request's line is in the file or counted, soon after it is lost and without another request.
+fn lines_lost_on_a_full_disk(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let Some(disk) = SmallDisk::mount("64k") else { return };
+    let access = disk.path("access");
+    let server = setup.argument(format!("--access-log={}", access.display())).start();
+    let written = || fs::read(&access).expect("a log").split(|&byte| byte == b'\n').count() as u64 - 1;
+    let dropped = || server.count("access_log_dropped/write_error");
+    let mut asked = 0;
+    // More lines than the disk has room for, of every worker; then single ones.
+    let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    for requests in [300, 1, 1] {
+        for client in &mut clients {
+            for _ in 0..requests {
+                assert_eq!(client.get("/hello.txt").text(), HELLO);
+                asked += 1;
+            }
+        }
+        eventually("all are accounted for", || written() + dropped() == asked);
+    }
+    assert!(written() > 100 && dropped() > 100, "{} written, {} dropped", written(), dropped());
+    assert_eq!(server.count("access_log_dropped/behind"), 0);
 }
 
 fn standard_error_on_a_full_disk(variant: &Variant) {

@@ -335,9 +335,17 @@ impl Counters {
         self.stage_wait_ns[stage].add(wait_ns);
     }
 
-    /// Counts access log lines that were not written.
-    pub fn access_log_dropped(&self, cause: LineLoss, lines: u64) {
-        self.access_log_dropped[cause as usize].add(lines);
+    /// Counts an access log line for which the worker had no room, as the writer has fallen behind.
+    pub fn access_log_behind(&self) {
+        self.access_log_dropped[LineLoss::Behind as usize].add(1);
+    }
+
+    /// Counts access log lines that could not be written. The writers of all logs count them, when they are
+    /// lost.
+    pub fn access_log_lost(&self, lines: u64) {
+        if lines > 0 {
+            self.access_log_dropped[LineLoss::WriteError as usize].add_among_others(lines);
+        }
     }
 
     /// Answers a pending census with the connections of each state in [`ConnectionState`] order. `count`

@@ -22,12 +22,12 @@ use http1::Head;
 use sys::socket::PeerAddress;
 
 use crate::config::{LogFormat, WhenBehind};
-use crate::counters::{Counters, LineLoss};
+use crate::counters::Counters;
 use line::TimeText;
 pub use logs::{AccessLogs, LogNumber};
 pub use target::{LogFile, OpenError};
+use writer::Message;
 pub use writer::{Ending, Writer};
-use writer::{Message, Returned};
 
 /// A worker's end of the access log.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub struct AccessLog {
     buffers_made: usize,
     worker: usize,
     to_writer: SyncSender<Message>,
-    from_writer: Receiver<Returned>,
+    from_writer: Receiver<Vec<u8>>,
     /// Asks the writer to open its file anew.
     reopen: Arc<AtomicBool>,
     counters: &'static Counters,
@@ -90,7 +90,7 @@ impl AccessLog {
             && !self.buffer.is_empty()
             && !self.hand_over()
         {
-            self.counters.access_log_dropped(LineLoss::Behind, 1);
+            self.counters.access_log_behind();
             return;
         }
         line::end(self.format, &mut self.buffer, line, status, body_bytes, duration_ms);
@@ -124,27 +124,29 @@ impl AccessLog {
     fn hand_over(&mut self) -> bool {
         let Some(empty) = self.empty_buffer() else { return false };
         let bytes = std::mem::replace(&mut self.buffer, empty);
+        self.send(bytes);
+        true
+    }
+
+    fn send(&self, bytes: Vec<u8>) {
         // The channel has room for every worker's buffers. It is closed only when the writer has died.
         if let Err(unsent) = self.to_writer.send(Message::Lines { worker: self.worker, bytes })
             && let Message::Lines { bytes, .. } = unsent.0
         {
-            self.counters.access_log_dropped(LineLoss::WriteError, count_lines(&bytes));
+            self.counters.access_log_lost(count_lines(&bytes));
         }
-        true
     }
 
     fn empty_buffer(&mut self) -> Option<Vec<u8>> {
-        let returned = match self.from_writer.try_recv() {
-            Ok(returned) => returned,
+        match self.from_writer.try_recv() {
+            Ok(buffer) => Some(buffer),
             Err(_) if self.buffers_made < BUFFERS => {
                 self.buffers_made += 1;
-                return Some(Vec::with_capacity(BUFFER_SIZE));
+                Some(Vec::with_capacity(BUFFER_SIZE))
             }
-            Err(_) if self.when_behind == WhenBehind::Wait => self.from_writer.recv().ok()?,
-            Err(_) => return None,
-        };
-        self.counters.access_log_dropped(LineLoss::WriteError, returned.lines_lost);
-        Some(returned.buffer)
+            Err(_) if self.when_behind == WhenBehind::Wait => self.from_writer.recv().ok(),
+            Err(_) => None,
+        }
     }
 }
 
@@ -153,8 +155,7 @@ impl Drop for AccessLog {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.buffer);
         if !bytes.is_empty() {
-            // Fails only if the writer has died, and then there is nobody left to write.
-            let _ = self.to_writer.send(Message::Lines { worker: self.worker, bytes });
+            self.send(bytes);
         }
     }
 }

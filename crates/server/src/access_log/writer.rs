@@ -1,8 +1,8 @@
 //! The helper thread that writes access-log lines, so that a slow or full disk is its problem alone.
 //!
-//! It takes full buffers from the workers' channel, appends each with one write, and sends the buffer back
-//! with the number of lines that could not be written. A thread does not survive a fork: start it in the
-//! process that logs.
+//! It takes full buffers from the workers' channel, appends each with one write, counts the lines that could
+//! not be written for the worker that they came from, and sends the buffer back. A thread does not survive a
+//! fork: start it in the process that logs.
 
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -67,7 +67,7 @@ impl Writer {
     ) -> AccessLog {
         // A buffer always finds room on its way back, as there are no more of them.
         let (home, from_writer) = sync_channel(BUFFERS);
-        let _ = self.messages.send(Message::Worker(home));
+        let _ = self.messages.send(Message::Worker { home, counters });
         AccessLog {
             format,
             when_behind,
@@ -131,19 +131,13 @@ impl Ending {
 /// What workers tell the thread, and [`Writer`] of them.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// The next worker's way to get buffers back. Workers are numbered in this order.
-    Worker(SyncSender<Returned>),
+    /// The next worker's way to get empty buffers back, and where to count its lines that are lost. Workers are
+    /// numbered in this order.
+    Worker { home: SyncSender<Vec<u8>>, counters: &'static Counters },
     /// Lines to be written.
     Lines { worker: usize, bytes: Vec<u8> },
     /// Look at the flags.
     Nudge,
-}
-
-/// An empty buffer on its way back.
-#[derive(Debug)]
-pub(super) struct Returned {
-    pub(super) buffer: Vec<u8>,
-    pub(super) lines_lost: u64,
 }
 
 /// The thread's state.
@@ -158,7 +152,7 @@ struct Output {
 
 impl Output {
     fn run(mut self, messages: &Receiver<Message>) {
-        let mut homes = Vec::new();
+        let mut workers = Vec::new();
         while let Ok(message) = messages.recv() {
             if self.reopen.swap(false, Ordering::AcqRel) {
                 match self.log.reopen() {
@@ -167,16 +161,17 @@ impl Output {
                 }
             }
             match message {
-                Message::Worker(home) => homes.push(home),
+                Message::Worker { home, counters } => workers.push((home, counters)),
                 Message::Nudge => {}
                 Message::Lines { worker, bytes: mut buffer } => {
                     let lines_lost = self.append(&buffer);
                     buffer.clear();
                     // One huge request must not occupy memory for ever.
                     buffer.shrink_to(BUFFER_SIZE);
-                    if let Some(home) = homes.get(worker) {
+                    if let Some((home, counters)) = workers.get(worker) {
+                        counters.access_log_lost(lines_lost);
                         // A worker that is gone wants nothing back.
-                        let _ = home.try_send(Returned { buffer, lines_lost });
+                        let _ = home.try_send(buffer);
                     }
                 }
             }

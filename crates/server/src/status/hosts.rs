@@ -2,7 +2,7 @@
 //!
 //! A browser on an operator's machine reaches the endpoint, and may be told by a hostile site that the site's
 //! own name has the endpoint's address (DNS rebinding). The page of that site could then read the status. The
-//! browser says in Host which name it went by, so names that nobody has set are refused.
+//! browser sends that name as Host, so names that are not set are refused.
 
 use std::net::IpAddr;
 

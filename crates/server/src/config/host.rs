@@ -3,8 +3,6 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
-use super::values::{Kind, quoted, text};
-
 /// A host, or all hosts below one: `example.org`, `*.example.org`. Lower case, without a dot at its end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostPattern {
@@ -42,16 +40,6 @@ impl HostPattern {
             before => before == Some("") && !self.below,
         }
     }
-}
-
-/// A host, or all below one.
-pub(super) fn host() -> Kind<HostPattern> {
-    const ALLOWED: &str = "allowed: a host without a port, such as \"example.org\" or \"[::1]\", or all \
-                           below one, \"*.example.org\"";
-    Kind::new(
-        |host: &HostPattern| quoted(&host.to_string()),
-        |item| HostPattern::parse(&text(item)?).ok_or_else(|| ALLOWED.to_owned()),
-    )
 }
 
 impl fmt::Display for HostPattern {

@@ -7,7 +7,6 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::files;
-use super::host::host;
 use super::key::{Field, Key, each, one, optional, read_each, rules};
 use super::logs;
 use super::names::Named;
@@ -16,8 +15,8 @@ use super::settings::{
     Architecture, Coalesce, CopiesBy, Events, LogFormat, LogLevel, Sends, Stages, Wake, WhenBehind,
 };
 use super::values::{
-    accept_limit, account, address, addresses, count, cpus, error_log, flag, mode, one_of, path, size, time,
-    trusted_proxy, unless_off, up_to,
+    accept_limit, account, address, addresses, count, cpus, error_log, flag, host, mode, one_of, path, size,
+    time, trusted_proxy, unless_off, up_to,
 };
 
 /// The keys that are options of the command line, in the order in which people should read of them.

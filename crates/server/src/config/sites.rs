@@ -9,13 +9,12 @@ use std::path::PathBuf;
 use super::checks;
 use super::error::Problem;
 use super::files;
-use super::host::host;
 use super::key::{Field, Key, each, is_empty_list, missing, one, rules};
 use super::logs;
 use super::pools;
 use super::settings::{FileSettings, Settings, SiteSettings};
 use super::typed::{Item, Table};
-use super::values::unless_off;
+use super::values::{host, unless_off};
 
 /// The list of sites. It is to be read after all other keys, from which sites take what they don't say.
 pub(super) const SITES: Key = Key::of("", "sites", |s: &mut Settings| {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::address::ListenAddress;
+use super::host::HostPattern;
 use super::names::Named;
 use super::network::{Network, TrustedProxy};
 use super::settings::{AcceptLimit, ErrorLog};
@@ -295,4 +296,14 @@ pub(super) fn path_from_root(item: &Item) -> Result<String, String> {
 /// RFC 9110 section 5.6.2.
 pub(super) fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}
+
+/// A host, or all below one.
+pub(super) fn host() -> Kind<HostPattern> {
+    const ALLOWED: &str = "allowed: a host without a port, such as \"example.org\" or \"[::1]\", or all \
+                           below one, \"*.example.org\"";
+    Kind::new(
+        |host: &HostPattern| quoted(&host.to_string()),
+        |item| HostPattern::parse(&text(item)?).ok_or_else(|| ALLOWED.to_owned()),
+    )
 }

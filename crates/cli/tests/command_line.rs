@@ -209,13 +209,21 @@ fn the_route_of_a_url_is_told() {
     let routes = "[[routes]]\npath = '/old/**'\nredirect = '/new/{rest}'\nstatus = 301\n\
         [[routes]]\npath = '/gone'\nstatus = 410\n\
         [[routes]]\npath = '/app/**'\nfallback = '/index.html'\n\
-        [[routes]]\npath = '**/*.txt'\n";
+        [[routes]]\npath = '**/*.txt'\n[encodings]\n'wasm.gz' = 'gzip'\n";
     fs::write(dir.path().join("sluice.toml"), routes).expect("a file");
     for (url, told) in [
         ("/old/x?y=z", "route 1 (/old/**): 301 to /new/x?y=z"),
         ("http://example.org/a/..//gone", "route 2 (/gone): 410 Gone"),
-        ("/app/p%61ge", "route 3 (/app/**): the file /app/page, or if there is none /index.html"),
-        ("/a.txt", "route 4 (**/*.txt): the file /a.txt"),
+        (
+            "/app/p%61ge.svgz",
+            "route 3 (/app/**): the file /app/page.svgz, or if there is none /index.html\n\
+             its Content-Type: image/svg+xml, Content-Encoding: gzip",
+        ),
+        ("/a.txt", "route 4 (**/*.txt): the file /a.txt\nits Content-Type: text/plain; charset=utf-8"),
+        (
+            "/a.wasm.gz",
+            "no route matches: the file /a.wasm.gz\nits Content-Type: application/wasm, Content-Encoding: gzip",
+        ),
         ("https://example.org", "no route matches: the file /"),
         ("/.git/config", "404: a name in it begins with a dot"),
     ] {

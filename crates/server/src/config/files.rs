@@ -40,7 +40,11 @@ pub(super) fn charset_of_text(files: &mut FileSettings) -> Field<'_> {
 }
 
 pub(super) fn types(files: &mut FileSettings) -> Field<'_> {
-    pairs(&mut files.types, headers::media_type_of_extension)
+    pairs(&mut files.types, headers::media_type_of_ending)
+}
+
+pub(super) fn encodings(files: &mut FileSettings) -> Field<'_> {
+    pairs(&mut files.encodings, headers::coding_of_ending)
 }
 
 pub(super) fn error_pages(files: &mut FileSettings) -> Field<'_> {

@@ -4,6 +4,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use http1::coding::Coding;
+
 use super::error::Problem;
 use super::key::{Field, Key, one, optional, pairs};
 use super::pattern::Pattern;
@@ -66,13 +68,36 @@ pub(super) fn contradictions(rule: &HeaderRule, item: &Item, table: &Table) -> V
     problems
 }
 
-/// Reads an extension, which is empty for names without one, and its media type.
-pub(super) fn media_type_of_extension(extension: &str, item: &Item) -> Result<(String, String), String> {
-    if extension.contains(['.', '/', '\0']) || extension.to_lowercase() != extension {
-        return Err(
-            "the key must be an extension in lower case without its dot, such as md, or \"\" for none"
-                .to_owned(),
-        );
+/// Whether it is an ending of names, of one extension or several, without the dot before it.
+fn is_ending(text: &str) -> bool {
+    text.split('.').all(|extension| !extension.is_empty())
+        && !text.contains(['/', '\0'])
+        && text.to_lowercase() == text
+}
+
+/// Reads the ending of names that are stored in a coding, and that.
+pub(super) fn coding_of_ending(ending: &str, item: &Item) -> Result<(String, Option<Coding>), String> {
+    if !is_ending(ending) {
+        return Err("the key must be an ending in lower case without the dot before it, such as svgz or \
+                    \"wasm.gz\""
+            .to_owned());
+    }
+    let coding = match text(item)?.as_str() {
+        "off" => None,
+        token => {
+            let known = Coding::ALL.into_iter().find(|coding| coding.token() == token);
+            Some(known.ok_or_else(|| "allowed: gzip, br, zstd, off".to_owned())?)
+        }
+    };
+    Ok((ending.to_owned(), coding))
+}
+
+/// Reads an ending of names, which is empty for those without one, and its media type.
+pub(super) fn media_type_of_ending(ending: &str, item: &Item) -> Result<(String, String), String> {
+    if !ending.is_empty() && !is_ending(ending) {
+        return Err("the key must be an ending in lower case without the dot before it, such as md or \
+                    \"wasm.gz\", or \"\" for none"
+            .to_owned());
     }
     let media_type = text(item)?;
     let (essence, _) = media_type.split_once(';').unwrap_or((&media_type, ""));
@@ -82,7 +107,7 @@ pub(super) fn media_type_of_extension(extension: &str, item: &Item) -> Result<(S
             "allowed: a media type such as \"text/markdown\" or \"text/html; charset=latin1\"".to_owned()
         );
     }
-    Ok((extension.to_owned(), media_type))
+    Ok((ending.to_owned(), media_type))
 }
 
 /// RFC 9110 section 5.5, without bytes beyond ASCII, which it advises against.
@@ -95,7 +120,11 @@ fn field(name: &str, item: &Item) -> Result<(String, String), String> {
         return Err("not a field name; allowed: letters, digits and !#$%&'*+-.^_`|~".to_owned());
     }
     if OURS.iter().any(|ours| ours.eq_ignore_ascii_case(name)) {
-        let instead = if name.eq_ignore_ascii_case("content-type") { "; see [types]" } else { "" };
+        let instead = match name.to_ascii_lowercase().as_str() {
+            "content-type" => "; see [types]",
+            "content-encoding" => "; see [encodings]",
+            _ => "",
+        };
         return Err(format!("this field is the server's own{instead}"));
     }
     let value = text(item)?;

@@ -302,6 +302,7 @@ pub(super) const KEYS: &[Key] = &[
     },
     // These are tables, which `print` writes below all others.
     Key::of("", "types", |s| files::types(&mut s.files)),
+    Key::of("", "encodings", |s| files::encodings(&mut s.files)),
     Key::of("", "error_pages", |s| files::error_pages(&mut s.files)),
     Key::of("", "headers", |s| files::header_rules(&mut s.files)),
     Key::of("", "routes", |s| files::route_rules(&mut s.files)),

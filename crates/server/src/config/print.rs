@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use http1::coding::Coding;
+
 use super::headers;
 use super::key::Key;
 use super::keys::KEYS;
@@ -39,6 +41,9 @@ pub(super) fn print(settings: &Settings) -> String {
 fn print_tables(page: &mut String, site: &str, files: &FileSettings) {
     let types = files.types.iter().map(|(extension, media_type)| pair(extension, media_type));
     print_pairs(page, &format!("{site}types"), types);
+    let token = |coding: Option<Coding>| coding.map_or("off", Coding::token);
+    let encodings = files.encodings.iter().map(|(ending, coding)| pair(ending, token(*coding)));
+    print_pairs(page, &format!("{site}encodings"), encodings);
     let error_pages = files.error_pages.iter().map(|(status, file)| pair(&status.to_string(), file));
     print_pairs(page, &format!("{site}error_pages"), error_pages);
     for rule in &files.headers {

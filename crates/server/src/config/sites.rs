@@ -60,6 +60,7 @@ pub(super) const KEYS: &[Key<SiteSettings>] = &[
     Key::of("sites", "precompressed", |site| files::precompressed(&mut site.files)),
     Key::of("sites", "charset", |site| files::charset_of_text(&mut site.files)),
     Key::of("sites", "types", |site| files::types(&mut site.files)),
+    Key::of("sites", "encodings", |site| files::encodings(&mut site.files)),
     Key::of("sites", "error_pages", |site| files::error_pages(&mut site.files)),
     Key::of("sites", "headers", |site| files::header_rules(&mut site.files)),
     Key::of("sites", "routes", |site| files::route_rules(&mut site.files)),

@@ -521,7 +521,17 @@ const WRONG: &[(&str, &str)] = &[
     ("log_level = 'loud'", "log_level = 'loud': allowed: error, warn, info, debug, trace"),
     ("[files]\nindex = ['a/b']", "2:10: files.index = 'a/b': allowed: file names, without a directory"),
     ("[files]\nsymlinks = 'all'", "allowed: none, beneath, any"),
-    ("[types]\n'.md' = 'text/plain'", "types..md = 'text/plain': the key must be an extension in lower case"),
+    ("[types]\n'.md' = 'text/plain'", "types..md = 'text/plain': the key must be an ending in lower case"),
+    (
+        "[types]\n'wasm..gz' = 'text/plain'",
+        "types.wasm..gz = 'text/plain': the key must be an ending in lower",
+    ),
+    ("[encodings]\n'.gz' = 'gzip'", "encodings..gz = 'gzip': the key must be an ending in lower case"),
+    ("[encodings]\n'' = 'gzip'", "the key must be an ending in lower case"),
+    ("[encodings]\nGZ = 'gzip'", "the key must be an ending in lower case"),
+    ("[encodings]\ngz = 'lzma'", "2:6: encodings.gz = 'lzma': allowed: gzip, br, zstd, off"),
+    ("[encodings]\ngz = true", "2:6: encodings.gz = true: must be text in quotes"),
+    ("[[headers]]\nset = { Content-Encoding = 'gzip' }", "this field is the server's own; see [encodings]"),
     ("[types]\nmd = 'text'", "2:6: types.md = 'text': allowed: a media type"),
     ("root = 'www'\n[error_pages]\n200 = '/404.html'", "3:7: error_pages.200 = '/404.html': the key must be"),
     ("root = 'www'\n[error_pages]\n404 = '404.html'", "allowed: a path from the root, beginning with /"),
@@ -793,7 +803,13 @@ charset = "off"
 
 [types]
 md = "text/markdown; charset=utf-8"
+"wasm.gz" = "application/wasm"
 "" = "text/plain"
+
+[encodings]
+"wasm.gz" = "gzip"
+br = "br"
+svgz = "off"
 
 [error_pages]
 404 = "/404.html"
@@ -871,6 +887,9 @@ log_when_full = "drop"
 
 [sites.types]
 md = "text/plain"
+
+[sites.encodings]
+zst = "zstd"
 
 [sites.error_pages]
 403 = "/404.html"

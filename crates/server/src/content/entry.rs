@@ -27,6 +27,9 @@ use super::ends::Ends;
 /// moment.
 const UNKNOWABLE: &[u8] = b"\0";
 
+/// What an entry says of ranges. Where it is coded, the line of Content-Encoding follows.
+pub(super) const ACCEPT_RANGES: &[u8] = b"Accept-Ranges: bytes\r\n";
+
 /// A file that is ready to be sent.
 #[derive(Debug)]
 pub struct Entry {
@@ -114,6 +117,12 @@ impl Facts {
     /// bodies, and listings wherever they are.
     pub(super) fn body_held(&self) -> u64 {
         if self.is_listing() { self.size() } else { self.body_in_memory() }
+    }
+
+    /// Its line of Content-Encoding; empty, if it has none. `head` is the memory before the body.
+    pub(super) fn coding_line<'a>(&self, head: &'a [u8]) -> &'a [u8] {
+        let lines = &head[self.marks.coding as usize..self.marks.validators as usize];
+        lines.strip_prefix(ACCEPT_RANGES).unwrap_or_default()
     }
 
     /// Whether it is the listing of a directory.

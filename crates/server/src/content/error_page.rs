@@ -120,6 +120,7 @@ impl Content {
         plan.pin(self.table.pin(place));
         let (entry, head) = self.table.entry_and_head(place);
         plan.bytes(&head[..entry.marks.coding as usize]);
+        plan.bytes(entry.coding_line(head));
         let media_type = media_type(entry, head).to_owned();
         self.add_fields(plan, site, raw_path, Some(&media_type));
         let entry = self.table.entry(place);

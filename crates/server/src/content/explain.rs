@@ -12,7 +12,8 @@ use super::path::{Path, Refusal};
 use super::resolver::Resolver;
 use super::routes::{Action, Instead, LeadsTo, NO_ROUTES, Routes};
 use super::sites::Hosts;
-use crate::config::{Settings, SiteSettings};
+use super::types::Types;
+use crate::config::{FileSettings, Settings, SiteSettings};
 
 /// Which site and which of its routes answer requests for an URL, or for a target of the default site (a path
 /// with or without a query), and how. What is below the root is looked at, if it can be.
@@ -31,7 +32,13 @@ pub fn explain(settings: &Settings, url: &str) -> String {
         Ok(path) => {
             let routes = Arc::new(Routes::new(number, files));
             let resolver = Resolver::new(files, Arc::clone(&routes)).ok();
-            routes.explain(path.bytes(), query.map(str::as_bytes), resolver.as_ref())
+            let answer = routes.explain(path.bytes(), query.map(str::as_bytes), resolver.as_ref());
+            match answer {
+                Explained::File(answer) if !path.bytes().ends_with(b"/") => {
+                    format!("{answer}\n{}", sent_as(files, path))
+                }
+                Explained::File(answer) | Explained::Other(answer) => answer,
+            }
         }
         Err(refusal) => Routes::new(number, files).explain_no_name(raw.as_bytes(), refusal, files.dotfiles),
     };
@@ -43,49 +50,71 @@ pub fn explain(settings: &Settings, url: &str) -> String {
     }
 }
 
+/// How a path is answered.
+enum Explained {
+    /// With the file of that path, if it is there.
+    File(String),
+    /// With something else.
+    Other(String),
+}
+
+/// The header fields by which the file of a path is sent.
+fn sent_as(files: &FileSettings, path: Path<'_>) -> String {
+    let types = Types::new(files);
+    let coding = types.stored_coding(path.bytes());
+    let coding = coding.map(|coding| format!(", Content-Encoding: {}", coding.token()));
+    format!("its Content-Type: {}{}", types.of(path.bytes()), coding.unwrap_or_default())
+}
+
 impl Routes {
-    fn explain(&self, path: &[u8], query: Option<&[u8]>, resolver: Option<&Resolver>) -> String {
+    fn explain(&self, path: &[u8], query: Option<&[u8]>, resolver: Option<&Resolver>) -> Explained {
         let number = self.number(path);
         let file = match self.leads_to(path, false) {
             LeadsTo::Elsewhere(route) if Some(route.0) == number => {
-                return format!("{}: {}", self.name(route.0), self.instead(route, path, query));
+                let instead = self.instead(route, path, query);
+                return Explained::Other(format!("{}: {instead}", self.name(route.0)));
             }
             LeadsTo::Elsewhere(route) => {
-                return self.explain_other(route, "the script in front of PATH_INFO");
+                return Explained::Other(self.explain_other(route, "the script in front of PATH_INFO"));
             }
             LeadsTo::File(file) => file,
         };
         let found = resolver.map(|resolver| (resolver, resolver.look_up(&Lookup::new(0, file, None))));
         match &found {
             Some((_, LookupResult::Barred(route))) => {
-                return self.explain_other(*route, "what this leads to");
+                return Explained::Other(self.explain_other(*route, "what this leads to"));
             }
             Some((resolver, LookupResult::Script(Some(index)))) => {
                 let index = resolver.index_name(*index);
-                return match self.run(path, index, false) {
+                return Explained::Other(match self.run(path, index, false) {
                     Ok(call) => {
                         let runner = self.number(&[path, index].concat());
                         let name = runner.map_or("no route".to_owned(), |number| self.name(number));
                         format!("{name}: {}", told(&call))
                     }
                     Err(route) => self.explain_other(route, "the index file"),
-                };
+                });
             }
             _ => {}
         }
         let file = String::from_utf8_lossy(path);
-        let Some(number) = number else { return format!("no route matches: the file {file}") };
+        let Some(number) = number else {
+            return Explained::File(format!("no route matches: the file {file}"));
+        };
         let done = match &self.all[number].action {
             Action::File(Some(fallback)) => {
                 format!("the file {file}, or if there is none {}", String::from_utf8_lossy(fallback))
             }
-            Action::Scripts { pool, .. } => match self.run(path, b"", false) {
-                Ok(call) => told(&call),
-                Err(_) => format!("a script, by the pool {pool}"),
-            },
+            Action::Scripts { pool, .. } => {
+                let done = match self.run(path, b"", false) {
+                    Ok(call) => told(&call),
+                    Err(_) => format!("a script, by the pool {pool}"),
+                };
+                return Explained::Other(format!("{}: {done}", self.name(number)));
+            }
             _ => format!("the file {file}"),
         };
-        format!("{}: {done}", self.name(number))
+        Explained::File(format!("{}: {done}", self.name(number)))
     }
 
     /// What is done with a path that is no name of a file.

@@ -24,7 +24,7 @@ use http1::date::format_http_date;
 use sys::file::{FileKind, FileStat, FileTime, Symlinks};
 
 use super::ends::Ends;
-use super::entry::{Entry, Facts, Marks};
+use super::entry::{ACCEPT_RANGES, Entry, Facts, Marks};
 use super::judged::Bar;
 use super::outdated::Outdated;
 use super::path::Path;
@@ -113,7 +113,7 @@ impl Loader {
             dotfiles: settings.dotfiles,
             scripts: Scripts::new(settings),
             routes,
-            types: Types::new(settings.types.clone(), settings.charset.clone()),
+            types: Types::new(settings),
             rules: Rules::new(&settings.headers),
             precompressed: settings.precompressed,
             outdated: Outdated::default(),
@@ -190,7 +190,11 @@ impl Loader {
         patience: Patience,
     ) -> Result<CodingSet, WouldBlock> {
         let mut set = CodingSet::EMPTY;
-        if !self.precompressed || Coding::ALL.iter().any(|c| path.ends_with(c.extension().as_bytes())) {
+        let is_coding = |coding: &Coding| path.ends_with(coding.extension().as_bytes());
+        if !self.precompressed
+            || Coding::ALL.iter().any(is_coding)
+            || self.types.stored_coding(path).is_some()
+        {
             return Ok(set);
         }
         let mut sibling = path.to_vec();
@@ -338,8 +342,8 @@ impl Loader {
         marks.media_type = at(to);
         line(to, format_args!("Content-Type: {media_type}"));
         marks.coding = at(to);
-        line(to, format_args!("Accept-Ranges: bytes"));
-        if let Some(coding) = load.coding {
+        to.extend_from_slice(ACCEPT_RANGES);
+        if let Some(coding) = load.coding.or_else(|| self.types.stored_coding(load.path)) {
             line(to, format_args!("Content-Encoding: {}", coding.token()));
         }
         marks.validators = at(to);

@@ -64,7 +64,7 @@ fn judge_fields(fields: &Fields<'_>, is_get: bool, entry: &Facts, head: &[u8], m
             [range] => Verdict::Part(range),
             // Parts of a coded file: it is not settled whether Content-Encoding speaks of the parts or of the
             // multipart around them, and ignoring the field is always right (section 14.2).
-            _ if entry.coding.is_some() => Verdict::Whole,
+            _ if !entry.coding_line(head).is_empty() => Verdict::Whole,
             _ => Verdict::Parts(ranges.to_vec()),
         },
     }

@@ -1,4 +1,4 @@
-//! Media types of files, by the extension of their names.
+//! Media types of files, and the codings that they are stored in, by the endings of their names.
 //!
 //! The operator's own come first, then those of the `mime_guess` library, corrected where registrations have
 //! moved on since its last release, or where the web means something else by an extension. Of names without
@@ -7,37 +7,32 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use http1::coding::Coding;
+
+use crate::config::FileSettings;
+
 /// What a file is of which nothing is known (RFC 2046 section 4.5.1).
 const UNKNOWN: &str = "application/octet-stream";
 
-/// Media types by extension.
+/// Media types and codings by the endings of names.
 #[derive(Debug)]
 pub(super) struct Types {
     own: BTreeMap<String, String>,
+    encodings: BTreeMap<String, Option<Coding>>,
     charset: Option<String>,
 }
 
 impl Types {
-    /// The operator's types by extension (lower case, without the dot; empty for names that have none), and
-    /// the charset for text that names none.
-    pub(super) fn new(own: BTreeMap<String, String>, charset: Option<String>) -> Self {
-        Self { own, charset }
+    /// The operator's types and codings, and the charset for text that names none.
+    pub(super) fn new(settings: &FileSettings) -> Self {
+        let FileSettings { types, encodings, charset, .. } = settings.clone();
+        Self { own: types, encodings, charset }
     }
 
     /// The value of Content-Type for the file at `path`.
     pub(super) fn of(&self, path: &[u8]) -> Cow<'_, str> {
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-        let extension = extension(name).map(str::to_ascii_lowercase);
-        let media_type = extension
-            .as_deref()
-            .and_then(|extension| {
-                let own = self.own.get(extension).map(String::as_str);
-                own.or_else(|| match extension {
-                    "" => known_name(name),
-                    _ => better(extension).or_else(|| mime_guess::from_ext(extension).first_raw()),
-                })
-            })
-            .unwrap_or(UNKNOWN);
+        let media_type = self.media_type(name);
         match &self.charset {
             Some(charset) if is_text(media_type) && !has_charset(media_type) => {
                 Cow::Owned(format!("{media_type}; charset={charset}"))
@@ -45,6 +40,44 @@ impl Types {
             _ => Cow::Borrowed(media_type),
         }
     }
+
+    /// The coding that the file at `path` is stored in, if its name says so: it is what the file's bytes are,
+    /// and none that a client may choose.
+    pub(super) fn stored_coding(&self, path: &[u8]) -> Option<Coding> {
+        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        // What is no text has no ending that could be set.
+        let lower = String::from_utf8_lossy(name).to_ascii_lowercase();
+        let own = endings(&lower).find_map(|ending| self.encodings.get(ending)).copied();
+        let usual = || endings(&lower).any(|ending| ending == "svgz").then_some(Coding::Gzip);
+        own.unwrap_or_else(usual)
+    }
+
+    fn media_type(&self, name: &[u8]) -> &str {
+        let Some(extension) = extension(name).map(str::to_ascii_lowercase) else { return UNKNOWN };
+        // Of several endings the longest counts.
+        let lower = String::from_utf8_lossy(name).to_ascii_lowercase();
+        let several = endings(&lower).filter(|ending| ending.len() > extension.len());
+        if let Some(own) = several.filter_map(|ending| self.own.get(ending)).next() {
+            return own;
+        }
+        // What is inside of `x.wasm.gz`, where it is sent as gzip, is known by the ending before.
+        if let Some(coding) = self.stored_coding(name)
+            && extension == coding.extension()[1..]
+        {
+            return self.media_type(&name[..name.len() - coding.extension().len()]);
+        }
+        let own = self.own.get(&extension).map(String::as_str);
+        let known = own.or_else(|| match extension.as_str() {
+            "" => known_name(name),
+            extension => better(extension).or_else(|| mime_guess::from_ext(extension).first_raw()),
+        });
+        known.unwrap_or(UNKNOWN)
+    }
+}
+
+/// What follows each dot of a name that does not begin with it, the longest first.
+fn endings(name: &str) -> impl Iterator<Item = &str> {
+    name.match_indices('.').filter(|(at, _)| *at > 0).map(|(at, _)| &name[at + 1..])
 }
 
 /// Types that were registered after the library's table was made, or are better than what it says: nothing
@@ -53,7 +86,7 @@ impl Types {
 fn better(extension: &str) -> Option<&'static str> {
     Some(match extension {
         // RFC 9239.
-        "mjs" => "text/javascript",
+        "mjs" | "cjs" => "text/javascript",
         // RFC 8081.
         "woff" => "font/woff",
         "otf" => "font/otf",
@@ -66,6 +99,11 @@ fn better(extension: &str) -> Option<&'static str> {
         "yaml" | "yml" => "application/yaml",
         // ECMA-426.
         "map" => "application/json",
+        // What browsers and their tools read as JSON, without types that are registered.
+        "topojson" | "har" => "application/json",
+        // HTML, section 8.1.5.
+        "importmap" => "application/importmap+json",
+        "toml" => "application/toml",
         "ndjson" | "jsonl" => "application/x-ndjson",
         // MathML 3, section B.
         "mml" => "application/mathml+xml",
@@ -92,6 +130,9 @@ fn better(extension: &str) -> Option<&'static str> {
         "m3u8" => "application/vnd.apple.mpegurl",
         "m3u" => "audio/mpegurl",
         "m4s" => "video/iso.segment",
+        // RFC 9559.
+        "mkv" => "video/matroska",
+        "mka" => "audio/matroska",
         "m4v" => "video/mp4",
         // RFC 4337.
         "m4a" => "audio/mp4",
@@ -198,7 +239,21 @@ mod tests {
         let own =
             [("md", "text/markdown; variant=GFM"), ("ini", "text/plain; Charset=latin1"), ("js", "x/y")];
         let own = own.map(|(extension, media_type)| (extension.to_owned(), media_type.to_owned()));
-        Types::new(own.into(), charset.map(str::to_owned))
+        new(own, [], charset)
+    }
+
+    fn new<const N: usize, const M: usize>(
+        types: [(String, String); N],
+        encodings: [(&str, Option<Coding>); M],
+        charset: Option<&str>,
+    ) -> Types {
+        let encodings = encodings.map(|(ending, coding)| (ending.to_owned(), coding));
+        Types::new(&FileSettings {
+            types: types.into(),
+            encodings: encodings.into(),
+            charset: charset.map(str::to_owned),
+            ..FileSettings::new("/".into())
+        })
     }
 
     #[test]
@@ -230,19 +285,62 @@ mod tests {
 
     #[test]
     fn what_the_web_means_by_an_extension() {
-        let types = Types::new(BTreeMap::new(), None);
+        let types = new([], [], None);
         for (extensions, media_type) in [
-            ("ts m2ts", "video/mp2t"),
+            ("ts mts m2ts", "video/mp2t"),
+            ("mp4 m4v", "video/mp4"),
+            ("webm", "video/webm"),
+            ("mkv", "video/matroska"),
+            ("mka", "audio/matroska"),
+            ("mov", "video/quicktime"),
+            ("mp3", "audio/mpeg"),
+            ("m4a", "audio/mp4"),
+            ("aac", "audio/aac"),
+            ("wav", "audio/wav"),
+            ("weba", "audio/webm"),
             ("m3u8", "application/vnd.apple.mpegurl"),
             ("mpd", "application/dash+xml"),
-            ("js mjs", "text/javascript"),
+            ("js mjs cjs", "text/javascript"),
             ("json map", "application/json"),
+            ("jsonld", "application/ld+json"),
+            ("geojson", "application/geo+json"),
+            ("topojson har", "application/json"),
+            ("html htm", "text/html"),
+            ("xhtml", "application/xhtml+xml"),
+            ("css", "text/css"),
+            ("csv", "text/csv"),
+            ("txt", "text/plain"),
+            ("pdf", "application/pdf"),
+            ("rss", "application/rss+xml"),
+            ("atom", "application/atom+xml"),
+            ("ics", "text/calendar"),
+            ("vtt", "text/vtt"),
+            ("appcache", "text/cache-manifest"),
+            ("importmap", "application/importmap+json"),
+            ("toml", "application/toml"),
+            ("yaml yml", "application/yaml"),
+            ("zip", "application/zip"),
+            ("gz tgz", "application/gzip"),
+            ("br", UNKNOWN),
+            ("zst", "application/zstd"),
+            ("tar", "application/x-tar"),
+            ("epub", "application/epub+zip"),
             ("webmanifest", "application/manifest+json"),
             ("wasm", "application/wasm"),
+            ("woff", "font/woff"),
             ("woff2", "font/woff2"),
+            ("otf", "font/otf"),
+            ("eot", "application/vnd.ms-fontobject"),
             ("ttf", "font/ttf"),
             ("avif", "image/avif"),
             ("webp", "image/webp"),
+            ("png", "image/png"),
+            ("apng", "image/apng"),
+            ("gif", "image/gif"),
+            ("jpg jpeg", "image/jpeg"),
+            ("heic", "image/heic"),
+            ("glb", "model/gltf-binary"),
+            ("gltf", "model/gltf+json"),
             ("jxl", "image/jxl"),
             ("ico cur", "image/x-icon"),
             ("svg svgz", "image/svg+xml"),
@@ -267,6 +365,80 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_ending_that_is_set_counts() {
+        let own = [
+            ("gz", "a/gz"),
+            ("wasm.gz", "a/wasm"),
+            ("b.wasm.gz", "a/b"),
+            ("ts", "text/x-ts"),
+            ("d.ts", "a/d"),
+        ];
+        let types = new(own.map(|(ending, media_type)| (ending.to_owned(), media_type.to_owned())), [], None);
+        for (name, media_type) in [
+            ("x.gz", "a/gz"),
+            ("x.wasm.gz", "a/wasm"),
+            ("x.WASM.Gz", "a/wasm"),
+            ("x.b.wasm.gz", "a/b"),
+            ("x.wasm.wasm.gz", "a/wasm"),
+            ("x.wasm", "application/wasm"),
+            ("wasm.gz", "a/gz"),
+            (".wasm.gz", "a/gz"),
+            ("x.ts", "text/x-ts"),
+            ("x.d.ts", "a/d"),
+        ] {
+            assert_eq!(types.of(format!("/d.wasm/{name}").as_bytes()), media_type, "{name}");
+            assert_eq!(types.stored_coding(name.as_bytes()), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_coding_that_a_file_is_stored_in() {
+        use Coding::{Brotli, Gzip, Zstd};
+        let own = [("data.gz".to_owned(), "x/data".to_owned()), ("tgz".to_owned(), "x/tgz".to_owned())];
+        let encodings = [
+            ("gz", Some(Gzip)),
+            ("tar.gz", None),
+            ("wasm.br", Some(Brotli)),
+            ("js.zst", Some(Zstd)),
+            ("tgz", Some(Gzip)),
+        ];
+        let types = new(own, encodings, Some("utf-8"));
+        for (name, media_type, coding) in [
+            ("x.wasm.gz", "application/wasm", Some(Gzip)),
+            ("X.WASM.GZ", "application/wasm", Some(Gzip)),
+            ("x.framework.js.gz", "text/javascript; charset=utf-8", Some(Gzip)),
+            ("x.data.gz", "x/data", Some(Gzip)),
+            ("x.unheard-of.gz", UNKNOWN, Some(Gzip)),
+            ("x.gz", UNKNOWN, Some(Gzip)),
+            ("README.gz", "text/plain; charset=utf-8", Some(Gzip)),
+            ("x.tar.gz", "application/gzip", None),
+            ("x.wasm.br", "application/wasm", Some(Brotli)),
+            ("x.br", UNKNOWN, None),
+            ("x.js.zst", "text/javascript; charset=utf-8", Some(Zstd)),
+            ("x.tgz", "x/tgz", Some(Gzip)),
+            ("i.svgz", "image/svg+xml", Some(Gzip)),
+            ("i.SVGZ", "image/svg+xml", Some(Gzip)),
+            ("i.svg", "image/svg+xml", None),
+            ("i.svg.gz", "image/svg+xml", Some(Gzip)),
+            (".gz", UNKNOWN, None),
+            ("gz", UNKNOWN, None),
+        ] {
+            let path = format!("/d.gz/{name}");
+            assert_eq!(types.of(path.as_bytes()), media_type, "{name}");
+            assert_eq!(types.stored_coding(path.as_bytes()), coding, "{name}");
+        }
+        let usual = new([], [], None);
+        assert_eq!(usual.stored_coding(b"/i.svgz"), Some(Gzip));
+        assert_eq!(
+            (usual.of(b"/x.wasm.gz"), usual.stored_coding(b"/x.wasm.gz")),
+            ("application/gzip".into(), None)
+        );
+        let off = new([], [("svgz", None)], None);
+        assert_eq!((off.of(b"/i.svgz"), off.stored_coding(b"/i.svgz")), ("image/svg+xml".into(), None));
+        assert_eq!(usual.stored_coding(b"/a.\xff.svgz"), Some(Gzip));
+    }
+
+    #[test]
     fn names_without_an_extension() {
         let types = types(Some("utf-8"));
         for name in ["README", "LICENSE", "LICENSE-MIT", "Makefile", "CNAME", "copying_3", "SHA256SUMS"] {
@@ -276,7 +448,7 @@ mod tests {
             assert_eq!(types.of(format!("/{name}").as_bytes()), UNKNOWN, "{name}");
         }
         assert_eq!(types.of(b"/.well-known/apple-app-site-association"), "application/json");
-        let own = Types::new([(String::new(), "x/y".to_owned())].into(), None);
+        let own = new([(String::new(), "x/y".to_owned())], [], None);
         for name in ["README", "data", ".profile", "a."] {
             assert_eq!(own.of(format!("/{name}").as_bytes()), "x/y", "{name}");
         }

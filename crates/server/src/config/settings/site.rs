@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http1::coding::Coding;
 use sys::file::Symlinks;
 
 use super::log::AccessLogSettings;
@@ -50,8 +51,11 @@ pub struct FileSettings {
     pub max_open: NonZeroU32,
     /// Most bytes of small bodies held in memory.
     pub memory: u64,
-    /// Media types by extension (lower case, without the dot), before those that everybody knows.
+    /// Media types by the ending of names (lower case, without the dot before it, such as `md` or `wasm.gz`),
+    /// before those that everybody knows.
     pub types: BTreeMap<String, String>,
+    /// The coding in which files are stored, by such an ending; `None`: in none, whatever is usual.
+    pub encodings: BTreeMap<String, Option<Coding>>,
     /// The `charset` added to `text/*` types that have none.
     pub charset: Option<String>,
     /// The bodies of error replies by status (400 to 599): paths from the root, beginning with `/`.
@@ -98,6 +102,7 @@ impl FileSettings {
             max_open: const { NonZeroU32::new(4096).unwrap() },
             memory: 64 << 20,
             types: BTreeMap::new(),
+            encodings: BTreeMap::new(),
             charset: Some("utf-8".into()),
             error_pages: BTreeMap::new(),
             headers: Vec::new(),

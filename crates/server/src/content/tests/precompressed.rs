@@ -57,6 +57,45 @@ fn ranges_and_preconditions_are_of_the_coded_file() {
     assert_eq!(site.get_with("/a.html", &format!("If-None-Match: {etag}")).status, 200);
 }
 
+/// What is stored in a coding goes out so to every client, and is a file like any other.
+#[test]
+fn files_that_are_stored_in_a_coding() {
+    let mut site = Site::with(|settings| {
+        settings.encodings = [("wasm.gz".to_owned(), Some(Coding::Gzip))].into();
+        settings.error_pages = [(404, "/i.svgz".to_owned())].into();
+    });
+    site.write("i.svgz", "svg gzipped");
+    site.write("i.svgz.br", "of no file");
+    site.write("x.wasm.gz", "wasm gzipped");
+    site.write("x.tar.gz", "tar gzipped");
+    Site::settle();
+    site.later();
+    for accept in ["Accept-Encoding: gzip, br", "Accept-Encoding: identity", "Accept: */*"] {
+        for (path, body, media_type, coding) in [
+            ("/i.svgz", "svg gzipped", "image/svg+xml", Some("gzip")),
+            ("/x.wasm.gz", "wasm gzipped", "application/wasm", Some("gzip")),
+            ("/x.tar.gz", "tar gzipped", "application/gzip", None),
+        ] {
+            let reply = site.get_with(path, accept);
+            assert_eq!((reply.status, reply.text()), (200, body), "{path}");
+            assert_eq!(reply.field("content-encoding"), coding, "{path}");
+            assert_eq!(reply.field("content-type"), Some(media_type), "{path}");
+            assert_eq!(reply.field("vary"), None, "nothing is chosen for {path}");
+        }
+    }
+    let etag = site.get("/x.wasm.gz").etag().to_owned();
+    let reply = site.get_with("/x.wasm.gz", &format!("Range: bytes=5-8\r\nIf-Range: {etag}"));
+    assert_eq!((reply.status, reply.text(), reply.field("content-encoding")), (206, "gzip", Some("gzip")));
+    let reply = site.get_with("/x.wasm.gz", "Range: bytes=1-2,4-5");
+    assert_eq!((reply.status, reply.text()), (200, "wasm gzipped"));
+    assert_eq!(site.get_with("/x.wasm.gz", &format!("If-None-Match: {etag}")).status, 304);
+    let page = site.get("/none");
+    assert_eq!(
+        (page.status, page.text(), page.field("content-encoding")),
+        (404, "svg gzipped", Some("gzip"))
+    );
+}
+
 /// Tools and archives that carry a time over keep as much of it as they know of.
 #[test]
 fn times_are_compared_as_exactly_as_both_are_known() {

@@ -188,7 +188,8 @@ fn check(source: &Source, quiet: bool, url: Option<&str>) -> anyhow::Result<()> 
     }
     let warnings = server::check(&configuration)?;
     let room = Allotment::explain(settings)?;
-    for warning in warnings.iter().chain(&room.warning) {
+    let shortfalls = server::shortfalls::of(settings);
+    for warning in warnings.iter().chain(&room.warning).chain(&shortfalls) {
         error_log::say(&format!("sluice: warning: {warning}"));
     }
     if quiet {
@@ -231,6 +232,9 @@ fn architectures() -> anyhow::Result<()> {
         if !design.options.is_empty() {
             print(&format!("{:15} options: {}\n", "", design.options.concat().join(", ")))?;
         }
+    }
+    for line in server::shortfalls::of_kernel() {
+        print(&format!("{line}\n"))?;
     }
     Ok(())
 }

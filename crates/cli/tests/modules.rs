@@ -33,6 +33,7 @@ const ORDER: &[&str] = &[
     "placement",
     "proxies",
     "sends",
+    "shortfalls",
     "access_log",
     "affinity",
     "content",

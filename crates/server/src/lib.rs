@@ -33,6 +33,7 @@ pub mod proxies;
 pub mod registration;
 pub mod sends;
 pub mod service;
+pub mod shortfalls;
 pub mod slab;
 pub mod status;
 pub mod supervisor;

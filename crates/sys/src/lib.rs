@@ -22,6 +22,7 @@ pub mod clock;
 pub mod descriptors;
 pub mod epoll;
 pub mod event;
+pub mod features;
 pub mod file;
 pub mod inherited;
 pub mod interfaces;

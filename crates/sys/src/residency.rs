@@ -36,7 +36,7 @@ const PARTS: usize = 16;
 #[inline]
 pub fn read_at_cached(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     match read_now(fd, buffer, offset) {
-        Err(Errno::OPNOTSUPP) => Err(io::ErrorKind::WouldBlock.into()),
+        Err(error) if cannot_tell(error) => Err(io::ErrorKind::WouldBlock.into()),
         result => Ok(result?),
     }
 }
@@ -44,14 +44,19 @@ pub fn read_at_cached(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Resu
 /// The same, but where the file system cannot tell what is in memory it reads, for as long as that takes.
 pub fn read_at_unless_absent(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     match read_now(&fd, buffer, offset) {
-        Err(Errno::OPNOTSUPP) => crate::file::read_at(fd, buffer, offset),
+        Err(error) if cannot_tell(error) => crate::file::read_at(fd, buffer, offset),
         result => Ok(result?),
     }
 }
 
-/// `EOPNOTSUPP`: the file system cannot tell what is in memory.
+/// Whether an error says that nobody knows what is in memory: `EOPNOTSUPP` of the file system, or of a kernel
+/// before 4.14; `ENOSYS` and `EPERM` of a sandbox that does not know `preadv2(2)`.
+const fn cannot_tell(error: Errno) -> bool {
+    matches!(error, Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM)
+}
+
 #[inline]
-fn read_now(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+pub(crate) fn read_now(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     rustix::io::preadv2(fd, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT)
 }
 
@@ -60,14 +65,23 @@ fn read_now(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errn
 pub fn is_resident(fd: impl AsFd, offset: u64, len: u64) -> bool {
     match skim(fd.as_fd(), offset, len, libc::RWF_NOWAIT) {
         Ok(()) => true,
-        Err(error) => !matches!(error, Errno::AGAIN | Errno::OPNOTSUPP),
+        Err(error) => error != Errno::AGAIN && !cannot_tell(error),
     }
 }
 
 /// Waits until the `len` bytes from `offset` are in memory, or cannot be read: whoever wants them will be
 /// told. `preadv2(2)`.
 pub fn fetch(fd: impl AsFd, offset: u64, len: u64) {
-    let _ = skim(fd.as_fd(), offset, len, 0);
+    let fd = fd.as_fd();
+    if skim(fd, offset, len, 0).is_err_and(cannot_tell) {
+        // Where there is no preadv2(2).
+        let (mut at, end, mut scratch) = (offset, offset.saturating_add(len), [0; PART]);
+        while at < end
+            && let Ok(here @ 1..) = crate::file::read_at(fd, &mut scratch, at)
+        {
+            at += here as u64;
+        }
+    }
 }
 
 /// Reads up to the end of the file, and forgets it at once: all parts go to the same place.

@@ -131,8 +131,8 @@ impl Ending {
 /// What workers tell the thread, and [`Writer`] of them.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// The next worker's way to get empty buffers back, and where to count its lines that are lost. Workers are
-    /// numbered in this order.
+    /// The next worker's way to get empty buffers back, and where to count its lines that are lost. Workers
+    /// are numbered in this order.
     Worker { home: SyncSender<Vec<u8>>, counters: &'static Counters },
     /// Lines to be written.
     Lines { worker: usize, bytes: Vec<u8> },

@@ -56,8 +56,8 @@ impl Types {
         let Some(extension) = extension(name).map(str::to_ascii_lowercase) else { return UNKNOWN };
         // Of several endings the longest counts.
         let lower = String::from_utf8_lossy(name).to_ascii_lowercase();
-        let several = endings(&lower).filter(|ending| ending.len() > extension.len());
-        if let Some(own) = several.filter_map(|ending| self.own.get(ending)).next() {
+        let mut several = endings(&lower).filter(|ending| ending.len() > extension.len());
+        if let Some(own) = several.find_map(|ending| self.own.get(ending)) {
             return own;
         }
         // What is inside of `x.wasm.gz`, where it is sent as gzip, is known by the ending before.
@@ -97,10 +97,8 @@ fn better(extension: &str) -> Option<&'static str> {
         "dtd" => "application/xml-dtd",
         // RFC 9512.
         "yaml" | "yml" => "application/yaml",
-        // ECMA-426.
-        "map" => "application/json",
-        // What browsers and their tools read as JSON, without types that are registered.
-        "topojson" | "har" => "application/json",
+        // ECMA-426; and what is read as JSON, without a type that is registered.
+        "map" | "topojson" | "har" => "application/json",
         // HTML, section 8.1.5.
         "importmap" => "application/importmap+json",
         "toml" => "application/toml",

@@ -46,6 +46,7 @@ use crate::content::{ContentError, Resolvers};
 use crate::control::Phase;
 use crate::error_log;
 use crate::listeners::{self, Listener, Listeners};
+use crate::shortfalls;
 use crate::status::{Endpoint, Hosts};
 
 /// A server could not start, or stopped working.
@@ -564,6 +565,9 @@ impl Supervisor {
         if let Ok(room) = Allotment::explain(&self.settings) {
             tracing::info!("{}", room.text);
             room.warning.iter().for_each(|warning| tracing::warn!("{warning}"));
+        }
+        for shortfall in shortfalls::of(&self.settings) {
+            tracing::warn!("{shortfall}");
         }
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     }

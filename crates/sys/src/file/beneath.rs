@@ -8,6 +8,7 @@ use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::{links, walk};
+use crate::features::Feature;
 
 /// What a file that is served is opened with: a pipe's missing writer is not waited for, a terminal does not
 /// become the process's.
@@ -45,6 +46,8 @@ pub enum Symlinks {
 enum Resolution {
     /// The kernel, in one call: openat2(2).
     Kernel,
+    /// The same, where it can't say what it has in memory: before Linux 5.12.
+    KernelUncached,
     /// We, one component after the other ([`walk`]): for sandboxes that do not know openat2.
     Stepwise,
 }
@@ -55,6 +58,9 @@ impl Directory {
         let directory = Self::open_with(path, Resolution::Kernel)?;
         match open_beneath(&directory, b".", Symlinks::Beneath) {
             Err(error) if is_refused(&error) => Ok(Self { resolution: Resolution::Stepwise, ..directory }),
+            _ if Feature::ResolveCached.probe().is_err() => {
+                Ok(Self { resolution: Resolution::KernelUncached, ..directory })
+            }
             // Whatever else may be wrong, the path concerned will tell.
             _ => Ok(directory),
         }
@@ -75,7 +81,7 @@ impl Directory {
     pub fn reopen_cached(&self, path: &Path) -> io::Result<OwnedFd> {
         Ok(match self.resolution {
             Resolution::Kernel => fs::openat2(CWD, path, PLACE, Mode::empty(), ResolveFlags::CACHED),
-            Resolution::Stepwise => Err(Errno::AGAIN),
+            Resolution::KernelUncached | Resolution::Stepwise => Err(Errno::AGAIN),
         }?)
     }
 }
@@ -168,11 +174,15 @@ fn open_as(
     }
     let cached = how == ResolveFlags::CACHED;
     match (symlinks, root.resolution) {
-        (_, Resolution::Stepwise) if cached => Err(Errno::AGAIN),
+        (_, Resolution::Stepwise | Resolution::KernelUncached) if cached => Err(Errno::AGAIN),
         (Symlinks::Any, _) if cached => fs::openat2(root, path, flags, Mode::empty(), how),
         (Symlinks::Any, _) => fs::openat(root, path, flags, Mode::empty()),
-        (Symlinks::Beneath, Resolution::Kernel) => links::follow(root, path, flags, how),
-        (Symlinks::None, Resolution::Kernel) => resolve(root, path, flags, how | ResolveFlags::NO_SYMLINKS),
+        (Symlinks::Beneath, Resolution::Kernel | Resolution::KernelUncached) => {
+            links::follow(root, path, flags, how)
+        }
+        (Symlinks::None, Resolution::Kernel | Resolution::KernelUncached) => {
+            resolve(root, path, flags, how | ResolveFlags::NO_SYMLINKS)
+        }
         (Symlinks::None | Symlinks::Beneath, Resolution::Stepwise) => {
             walk::walk(root, path, flags, symlinks == Symlinks::Beneath)
         }
@@ -443,6 +453,24 @@ pub(super) mod tests {
     ];
     const LINKS_OUTSIDE: [&[u8]; 5] =
         [b"escape", b"escape-directory/secret", b"outside", b"absolute-escape", b"sub/root/escape"];
+
+    #[test]
+    fn a_kernel_that_cannot_say_what_it_has_in_memory_is_waited_for() {
+        let tree = tree();
+        let root = Directory::open_with(&tree.inside, Resolution::KernelUncached).unwrap();
+        let blocks = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
+        for policy in POLICIES {
+            for path in [&b"file"[..], b"absent"] {
+                assert!(blocks(open_beneath_cached(&root, path, policy).unwrap_err()));
+                assert!(blocks(find_beneath_cached(&root, path, policy).unwrap_err()));
+            }
+            open_beneath(&root, b"file", policy).unwrap();
+            assert_eq!(error(open_beneath(&root, b"absent", policy)), libc::ENOENT);
+        }
+        open_beneath(&root, b"link", Symlinks::Beneath).unwrap();
+        assert_eq!(error(open_beneath(&root, b"link", Symlinks::None)), libc::ELOOP);
+        assert!(blocks(root.reopen_cached(&tree.inside).unwrap_err()));
+    }
 
     #[test]
     fn follows_symbolic_links_by_policy() {

@@ -1,0 +1,84 @@
+//! Which of the system calls that the server can do without are to be had: old kernels do not know them, and
+//! sandboxes refuse them.
+
+use std::fs::File;
+use std::io;
+
+use rustix::fs::{self, Mode, OFlags, ResolveFlags};
+
+use crate::{residency, tcp_info};
+
+/// A call, or an option of one, that need not be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feature {
+    /// openat2(2), Linux 5.6.
+    Openat2,
+    /// `RESOLVE_CACHED` of openat2(2), Linux 5.12.
+    ResolveCached,
+    /// `RWF_NOWAIT` of `preadv2(2)`, Linux 4.14.
+    ReadNowait,
+    /// `TCP_INFO` of a listener, tcp(7).
+    TcpInfo,
+}
+
+impl Feature {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Openat2, Self::ResolveCached, Self::ReadNowait, Self::TcpInfo];
+
+    /// The name by which people find it in documents of the kernel.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Openat2 => "openat2(2)",
+            Self::ResolveCached => "RESOLVE_CACHED of openat2(2)",
+            Self::ReadNowait => "RWF_NOWAIT of preadv2(2)",
+            Self::TcpInfo => "TCP_INFO of a listening socket",
+        }
+    }
+
+    /// Tries it.
+    ///
+    /// # Errors
+    ///
+    /// It is not to be had; why.
+    pub fn probe(self) -> io::Result<()> {
+        match self {
+            Self::Openat2 => probe_openat2(ResolveFlags::BENEATH),
+            Self::ResolveCached => match probe_openat2(ResolveFlags::CACHED) {
+                // It works, and has not found it.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+                result => result,
+            },
+            Self::ReadNowait => {
+                let file = File::open(std::env::current_exe()?)?;
+                match residency::read_now(file, &mut [0], 0) {
+                    // As before; where the program is on a file system that can't tell, others may.
+                    Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::OPNOTSUPP) => Ok(()),
+                    Err(error) => Err(error.into()),
+                }
+            }
+            Self::TcpInfo => {
+                let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
+                tcp_info::accept_queue(listener).map(drop)
+            }
+        }
+    }
+}
+
+fn probe_openat2(how: ResolveFlags) -> io::Result<()> {
+    let directory = fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    Ok(fs::openat2(directory, ".", flags, Mode::empty(), how).map(drop)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_are_there_on_the_machines_that_test() {
+        for feature in Feature::ALL {
+            let probed = feature.probe();
+            assert!(probed.is_ok(), "{}: {probed:?}", feature.name());
+        }
+    }
+}

@@ -114,7 +114,10 @@ fn those_whom_proxies_ask_for(variant: &Variant) {
         ] {
             assert_eq!(client.fetch("GET", "/hello.txt", fields).status, 200);
         }
-        lines(&log, 4).iter().map(|line| remote(line)).collect()
+        let lines = lines(&log, 4);
+        let schemes = lines.iter().filter(|line| line.contains(",\"scheme\":\"https\"")).count();
+        assert_eq!(schemes, usize::from(config.contains("127")), "{lines:?}");
+        lines.iter().map(|line| remote(line)).collect()
     };
     let peer = "127.0.0.1";
     assert_eq!(asked_for(""), [peer; 4]);

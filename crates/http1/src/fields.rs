@@ -25,12 +25,15 @@ pub enum Field {
     UserAgent,
     Forwarded,
     XForwardedFor,
+    XForwardedHost,
+    XForwardedPort,
+    XForwardedProto,
     Traceparent,
 }
 
 impl Field {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Accept,
         Self::AcceptEncoding,
         Self::IfMatch,
@@ -43,6 +46,9 @@ impl Field {
         Self::UserAgent,
         Self::Forwarded,
         Self::XForwardedFor,
+        Self::XForwardedHost,
+        Self::XForwardedPort,
+        Self::XForwardedProto,
         Self::Traceparent,
     ];
 
@@ -61,6 +67,9 @@ impl Field {
             Self::UserAgent => "user-agent",
             Self::Forwarded => "forwarded",
             Self::XForwardedFor => "x-forwarded-for",
+            Self::XForwardedHost => "x-forwarded-host",
+            Self::XForwardedPort => "x-forwarded-port",
+            Self::XForwardedProto => "x-forwarded-proto",
             Self::Traceparent => "traceparent",
         }
     }

@@ -71,6 +71,15 @@ pub fn host_name(authority: &[u8]) -> &[u8] {
     colon.map_or(authority, |colon| &authority[..address_ends + colon])
 }
 
+/// An authority's host and its port, if it has one. `None`: it is no authority, or the port is out of range.
+pub fn host_and_port(authority: &[u8]) -> Option<(&[u8], Option<u16>)> {
+    let port = match authority_port(authority)? {
+        b"" => None,
+        digits => Some(str::from_utf8(digits).ok()?.parse().ok()?),
+    };
+    Some((host_name(authority), port))
+}
+
 /// HTTP versions this server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
@@ -364,6 +373,9 @@ impl<'a> Seen<'a> {
                 set_once(&mut self.length, length, ErrorKind::ContentLength)?;
             }
             15 if is("x-forwarded-for") => fields.note(Field::XForwardedFor),
+            16 if is("x-forwarded-host") => fields.note(Field::XForwardedHost),
+            16 if is("x-forwarded-port") => fields.note(Field::XForwardedPort),
+            17 if is("x-forwarded-proto") => fields.note(Field::XForwardedProto),
             17 if is("if-modified-since") => fields.note(Field::IfModifiedSince),
             17 if is("transfer-encoding") => {
                 self.codings = Some(Codings::add(self.codings, value)?);

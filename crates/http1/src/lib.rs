@@ -33,7 +33,7 @@ mod tick;
 pub use connection::{Connection, End, Ended, Step, Timeout, TimerKind, Wants};
 pub use error::{ErrorKind, ProtocolError};
 pub use fields::{Field, Fields};
-pub use head::{Head, Terms, Version, host_name};
+pub use head::{Head, Terms, Version, host_and_port, host_name};
 pub use limits::{Limits, Timeouts};
 pub use method::Method;
 pub use open_reply::{OpenReply, Run};

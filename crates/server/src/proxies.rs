@@ -1,59 +1,76 @@
-//! Who the client is where somebody connects in its place.
+//! Who the client is where somebody connects in its place, and what it has asked for there.
 //!
 //! Each proxy adds whom it has seen to `X-Forwarded-For`, or to `Forwarded` (RFC 7239), behind what it was
 //! told. So the last address is as good as who connects here, and each before it as good as the one behind.
 //! The chain is walked from its end for as long as those on it are trusted; the first who is not is the
-//! client. What stands before that one anybody could have written.
+//! client. What stands before that one anybody could have written. In the same way a proxy tells the
+//! [origin] that was asked: its scheme, host and port.
 //!
 //! Proxies of TCP begin each connection with a [header] instead, at the addresses where that is agreed upon.
 
+mod forwarded;
 pub mod header;
+mod networks;
+pub mod origin;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
 
 use http1::{Field, Fields};
 use sys::socket::PeerAddress;
 
-use crate::config::{CopiesBy, ListenAddress, Settings, TrustedProxy};
+use self::forwarded::{elements, members, node, parameter};
+use self::header::Announced;
+use self::networks::Networks;
+use self::origin::Origin;
+use crate::config::{CopiesBy, ListenAddress, Settings, ToldOrigin, TrustedProxy};
 
-/// Those who are believed, and where connections begin with a header.
+/// Those who are believed, what of them, and where connections begin with a header.
 #[derive(Debug, Default)]
 pub struct Proxies {
-    trusted: Vec<TrustedProxy>,
-    announcing: Vec<ListenAddress>,
+    networks: Networks,
+    trusts_unix: bool,
+    believed: Vec<ToldOrigin>,
+    announcing: HashSet<ListenAddress>,
 }
 
 impl Proxies {
     /// As the settings have it.
     pub fn new(settings: &Settings) -> Self {
-        let mut announcing = settings.proxy_protocol.clone();
-        if settings.copies_by == CopiesBy::Port {
+        let mut announcing: HashSet<_> = settings.proxy_protocol.iter().cloned().collect();
+        if settings.copies_by == CopiesBy::Port && !announcing.is_empty() {
             // Those of copies come in the order of what they were made of.
             let copies = settings.addresses_of_copies().unwrap_or_default();
             let made = copies.iter().flat_map(|addresses| settings.listen.iter().zip(addresses));
-            let announced = made.filter(|(first, _)| settings.proxy_protocol.contains(first));
-            announcing.extend(announced.map(|(_, address)| address.clone()));
+            let announced = made.filter(|(first, _)| announcing.contains(first));
+            let announced: Vec<_> = announced.map(|(_, address)| address.clone()).collect();
+            announcing.extend(announced);
         }
-        Self { trusted: settings.trusted_proxies.clone(), announcing }
+        let networks = settings.trusted_proxies.iter().filter_map(|proxy| match proxy {
+            TrustedProxy::Network(network) => Some(network.bounds()),
+            TrustedProxy::Unix => None,
+        });
+        Self {
+            networks: Networks::new(networks),
+            trusts_unix: settings.trusted_proxies.contains(&TrustedProxy::Unix),
+            believed: settings.believed.clone(),
+            announcing,
+        }
     }
 
     /// Whether connections that come to an address begin with a [header].
     pub fn announce_at(&self, address: &ListenAddress) -> bool {
-        self.announcing.contains(address)
+        !self.announcing.is_empty() && self.announcing.contains(address)
     }
 
     /// For whom somebody asks. `None`: for itself, as far as is known. The port is not known, and 0. Where
     /// both fields are there and don't agree, neither is believed.
     pub fn client(&self, peer: &PeerAddress, fields: Fields<'_>) -> Option<PeerAddress> {
-        if !self.speaks_for_others(peer) || !fields.any_of(&[Field::Forwarded, Field::XForwardedFor]) {
+        if !fields.any_of(&[Field::Forwarded, Field::XForwardedFor]) || !self.speaks_for_others(peer) {
             return None;
         }
-        let elements = || fields.all(Field::Forwarded).flat_map(|value| unquoted(value, b','));
-        let forwarded = || self.first(elements().map(for_of));
-        // Quotes mean nothing here: one that a client begins with must not hide what proxies add.
-        let addresses =
-            || fields.all(Field::XForwardedFor).flat_map(|value| value.split(|byte| *byte == b','));
-        let listed = || self.first(addresses().map(|address| node(address.trim_ascii())));
+        let forwarded = || self.first(elements(fields).map(|element| node(parameter(element, b"for")?)));
+        let listed = || self.first(members(fields, Field::XForwardedFor).map(node));
         let client = match [Field::Forwarded, Field::XForwardedFor].map(|field| fields.any_of(&[field])) {
             [true, true] => forwarded().filter(|client| Some(*client) == listed()),
             [true, false] => forwarded(),
@@ -62,17 +79,42 @@ impl Proxies {
         client.map(|client| PeerAddress::Inet(SocketAddr::new(client, 0)))
     }
 
+    /// What a request was sent to, by those who are believed: whoever connects, and who has announced the
+    /// connection. The fields are the word of whoever stands nearer to the client, and go first.
+    pub fn origin(&self, peer: &PeerAddress, announced: Option<&Announced>, fields: Fields<'_>) -> Origin {
+        let mut origin = Origin::default();
+        if fields.any_of(&origin::FIELDS) && self.speaks_for_others(peer) {
+            origin = Origin::told(fields, &|address| self.trusts(address));
+        }
+        if let (Some(announced), true) = (announced, origin.is_unknown()) {
+            origin = Origin::announced(announced);
+        }
+        if !self.believes(ToldOrigin::Scheme) {
+            origin.is_https = None;
+        }
+        if !self.believes(ToldOrigin::Host) {
+            origin.host = None;
+        }
+        if !self.believes(ToldOrigin::Port) {
+            origin.port = None;
+        }
+        origin
+    }
+
+    fn believes(&self, part: ToldOrigin) -> bool {
+        self.believed.contains(&part)
+    }
+
     /// Whether the word of whoever connects is taken.
     pub fn speaks_for_others(&self, peer: &PeerAddress) -> bool {
         match peer {
             PeerAddress::Inet(address) => self.trusts(address.ip()),
-            PeerAddress::Unix => self.trusted.contains(&TrustedProxy::Unix),
+            PeerAddress::Unix => self.trusts_unix,
         }
     }
 
     fn trusts(&self, address: IpAddr) -> bool {
-        let is_in = |proxy: &TrustedProxy| matches!(proxy, TrustedProxy::Network(of) if of.contains(address));
-        self.trusted.iter().any(is_in)
+        self.networks.contain(address)
     }
 
     /// The client of a chain, of whose places some may be no address: the last that is not trusted, or else
@@ -83,52 +125,6 @@ impl Proxies {
             place => place,
         })
     }
-}
-
-/// The parts between separators that are not in quoted strings (RFC 7239 section 4), without blanks around.
-fn unquoted(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
-    let (mut quoted, mut escaped) = (false, false);
-    let parts = value.split(move |&byte| {
-        let is_escaped = std::mem::take(&mut escaped);
-        match byte {
-            _ if is_escaped => {}
-            b'\\' if quoted => escaped = true,
-            b'"' => quoted = !quoted,
-            byte => return byte == separator && !quoted,
-        }
-        false
-    });
-    parts.map(<[u8]>::trim_ascii)
-}
-
-/// Whom an element is for.
-fn for_of(element: &[u8]) -> Option<IpAddr> {
-    let mut pairs = unquoted(element, b';').filter_map(|pair| {
-        let at = pair.iter().position(|&byte| byte == b'=')?;
-        Some((&pair[..at], &pair[at + 1..]))
-    });
-    let (_, value) = pairs.find(|(name, _)| name.eq_ignore_ascii_case(b"for"))?;
-    let quoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
-    node(quoted.unwrap_or(value))
-}
-
-/// An address, with a port or not. Names that were made up, and `unknown`, are none.
-fn node(text: &[u8]) -> Option<IpAddr> {
-    let text = str::from_utf8(text).ok()?;
-    let is_port = |port: &str| {
-        !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    };
-    let address = if let Some(bracketed) = text.strip_prefix('[') {
-        let (address, behind) = bracketed.split_once(']')?;
-        let ends = behind.is_empty() || behind.strip_prefix(':').is_some_and(is_port);
-        address.parse::<Ipv6Addr>().ok().filter(|_| ends)?.into()
-    } else if let Ok(address) = text.parse::<IpAddr>() {
-        address
-    } else {
-        let (address, port) = text.split_once(':')?;
-        address.parse::<Ipv4Addr>().ok().filter(|_| is_port(port))?.into()
-    };
-    Some(address.to_canonical())
 }
 
 #[cfg(test)]
@@ -179,12 +175,41 @@ mod tests {
             ("Forwarded: for=\"_a,b;for=1.1.1.1\", for=192.0.2.1", Some("192.0.2.1")),
             ("Forwarded: for=192.0.2.1, proto=http", None),
             ("Forwarded: for=\"1.1.1.1, for=192.0.2.1", None),
+            ("Forwarded: for=1.1.1.1;x=\", for=192.0.2.1", None),
+            ("Forwarded: for=1.1.1.1;x=\"\\\", for=192.0.2.1", None),
+            ("Forwarded: for=1.1.1.1;x=\"\nForwarded: for=192.0.2.1", None),
+            ("Forwarded: for=1.1.1.1;x=\"\\\"\", for=192.0.2.1", Some("192.0.2.1")),
             ("Forwarded: for=192.0.2.1\nX-Forwarded-For: 192.0.2.1", Some("192.0.2.1")),
             ("Forwarded: for=192.0.2.1\nX-Forwarded-For: 192.0.2.2", None),
             ("Referer: 192.0.2.1", None),
         ] {
             assert_eq!(client(fields).as_deref(), expected, "{fields}");
         }
+    }
+
+    #[test]
+    fn of_the_origin_is_believed_what_the_settings_say() {
+        let told = |settings: &str, peer_address: &str, lines: &str, announced: Option<Announced>| {
+            let lines = format!("{}\r\n", lines.replace('\n', "\r\n"));
+            let proxies = proxies(&format!("'10.0.0.0/8'\n{settings}"));
+            let origin =
+                proxies.origin(&peer(peer_address), announced.as_ref(), Fields::new(lines.as_bytes()));
+            (origin.is_https, origin.host.is_some(), origin.port)
+        };
+        let all = "X-Forwarded-Proto: https\nX-Forwarded-Host: a\nX-Forwarded-Port: 8443";
+        let nothing = (None, false, None);
+        assert_eq!(told("", "10.0.0.1", all, None), (Some(true), false, Some(8443)));
+        assert_eq!(told("", "11.0.0.1", all, None), nothing);
+        assert_eq!(told("believe = []", "10.0.0.1", all, None), nothing);
+        assert_eq!(told("believe = 'host'", "10.0.0.1", all, None), (None, true, None));
+        let client = "192.0.2.1:1".parse().unwrap();
+        let announced = |is_tls| Some(Announced { client, port: 443, is_tls });
+        let none = "Referer: x";
+        assert_eq!(told("", "192.0.2.1", none, announced(Some(true))), (Some(true), false, Some(443)));
+        assert_eq!(told("", "192.0.2.1", all, announced(None)), (None, false, Some(443)));
+        assert_eq!(told("believe = []", "192.0.2.1", none, announced(Some(true))), nothing);
+        // A proxy behind one of TCP.
+        assert_eq!(told("", "10.0.0.1", all, announced(Some(false))), (Some(true), false, Some(8443)));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
-    Three: routes_to_programs, any_method, fields_that_deceive;
+    Three: routes_to_programs, any_method, fields_that_deceive, what_proxies_tell;
 ];
 
 fn routes_to_programs(variant: &Variant) {
@@ -116,5 +116,40 @@ fn fields_that_deceive(variant: &Variant) {
         ("CONTENT_LENGTH", ""),
     ] {
         assert_eq!(params[name], value, "{name}");
+    }
+}
+
+/// The nearest trusted one's word counts, and nobody else's.
+fn what_proxies_tell(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let names = ["REMOTE_ADDR", "HTTPS", "REQUEST_SCHEME", "SERVER_NAME", "SERVER_PORT", "HTTP_HOST"];
+    let serve = move |mut asked: Asked| {
+        let told = names.map(|name| asked.params.get(name).map_or("-", String::as_str)).join(" ");
+        assert!(!asked.params.values().any(|value| value.contains("evil")), "{:?}", asked.params);
+        asked.say(answer(format!("\r\n{told}")));
+    };
+    let socket = scripted::start(setup.directory(), "app.sock", serve);
+    let proxies = "[proxies]\ntrusted = '127.0.0.1'\nbelieve = ['scheme', 'host', 'port']\n";
+    let server = setup.config(&(pool(&[&socket], "") + proxies)).start();
+    let mut client = server.connect();
+    let port = server.addresses()[0].port().to_string();
+    for (fields, expected) in [
+        (&[][..], format!("127.0.0.1 - http test {port} test")),
+        (&[("X-Forwarded-Proto", "https")], "127.0.0.1 on https test 443 test".into()),
+        (&[("X-Forwarded-Proto", "evil")], format!("127.0.0.1 - http test {port} test")),
+        (
+            &[("X-Forwarded-For", "evil, 192.0.2.1"), ("X-Forwarded-Proto", "evil, https")],
+            "192.0.2.1 on https test 443 test".into(),
+        ),
+        (
+            &[("X-Forwarded-Host", "evil, a.example:8443"), ("X-Forwarded-Proto", "https")],
+            "127.0.0.1 on https a.example 8443 a.example:8443".into(),
+        ),
+        (
+            &[("Forwarded", "for=evil;host=evil, for=192.0.2.1;proto=https;host=a.example")],
+            "192.0.2.1 on https a.example 443 a.example".into(),
+        ),
+    ] {
+        assert_eq!(client.fetch("GET", "/app/x", fields).text(), expected, "{fields:?}");
     }
 }

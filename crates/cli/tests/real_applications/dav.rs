@@ -1,5 +1,5 @@
-//! `WebDAV` and `CalDAV` by sabre/dav, which Nextcloud and ownCloud are built on: what `litmus` asks of any such
-//! server, and what calendars ask besides. All of it goes by methods that HTTP itself does not have.
+//! `WebDAV` and `CalDAV` by sabre/dav, which Nextcloud and ownCloud are built on: what `litmus` asks of any
+//! such server, and what calendars ask besides. Most of it has methods that HTTP itself does not define.
 
 use std::fs;
 use std::process::Command;

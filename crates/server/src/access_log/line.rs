@@ -16,6 +16,7 @@ use super::trace;
 use crate::config::LogFormat;
 use crate::dates::rfc3339;
 use crate::ip_text::IpText;
+use crate::proxies::origin::Origin;
 
 /// So many bytes of a target are shown in a short line.
 const SHOWN: usize = 120;
@@ -130,6 +131,22 @@ pub(super) fn begin(
 pub(super) fn add_accept(format: LogFormat, line: &mut Vec<u8>, waited_ms: u32) {
     // Writing to a Vec can't fail, here and below.
     add(format, line, |line| drop(write!(line, ",\"accept_ms\":{waited_ms}")));
+}
+
+/// Adds what a proxy has said that the request was sent to, to a begun line of the format that has it.
+pub(super) fn add_origin(format: LogFormat, line: &mut Vec<u8>, origin: &Origin) {
+    add(format, line, |line| {
+        if let Some(scheme) = origin.scheme() {
+            drop(write!(line, ",\"scheme\":\"{scheme}\""));
+        }
+        if let Some(host) = &origin.host {
+            line.extend_from_slice(b",\"host\":");
+            push_json_string(line, host);
+        }
+        if let Some(port) = origin.port {
+            drop(write!(line, ",\"port\":{port}"));
+        }
+    });
 }
 
 /// Adds an application's part to a begun line of the format that has it.

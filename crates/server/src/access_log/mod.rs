@@ -23,6 +23,7 @@ use sys::socket::PeerAddress;
 
 use crate::config::{LogFormat, WhenBehind};
 use crate::counters::Counters;
+use crate::proxies::origin::Origin;
 use line::TimeText;
 pub use logs::{AccessLogs, LogNumber};
 pub use target::{LogFile, OpenError};
@@ -75,6 +76,12 @@ impl AccessLog {
     /// connection waited in the accept queue at least.
     pub fn add_accept(&self, line: &mut Vec<u8>, waited_ms: u32) {
         line::add_accept(self.format, line, waited_ms);
+    }
+
+    /// Has a line begun by [`begin`](Self::begin) say, where the format has room for it, what a proxy has
+    /// told of the request's origin.
+    pub fn add_origin(&self, line: &mut Vec<u8>, origin: &Origin) {
+        line::add_origin(self.format, line, origin);
     }
 
     /// Has a line begun by [`begin`](Self::begin) say, where the format has room for it, of which pool an

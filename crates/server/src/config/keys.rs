@@ -311,6 +311,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::of("placement", "mapping", |s| one(&mut s.placement.mapping, one_of())),
     Key::of("placement", "partition", |s| one(&mut s.placement.partition, flag())),
     Key::of("proxies", "trusted", |s| each(&mut s.trusted_proxies, trusted_proxy())),
+    Key::of("proxies", "believe", |s| each(&mut s.believed, one_of())),
     Key::of("proxies", "protocol", |s| {
         let written = each(&mut s.proxy_protocol, address()).written;
         let read = |item: &_| read_each(item, addresses).map(|several| s.proxy_protocol = several.concat());

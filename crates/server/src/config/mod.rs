@@ -49,7 +49,7 @@ pub use key::Key;
 pub use keys::options;
 pub use layout::{Layout, Role, StageThreads, Threads};
 pub use names::{DESIGNED, Design};
-pub use network::{Network, TrustedProxy};
+pub use network::{Network, ToldOrigin, TrustedProxy};
 pub use pattern::{NamePattern, Pattern, Segment};
 pub use settings::{
     AcceptLimit, AccessLogSettings, AmpedSettings, Architecture, AreaSend, Coalesce, ConnectionSettings,

@@ -1,5 +1,6 @@
 //! Settings that are one of a few names, and what to say of a name that is none of them.
 
+use super::network::ToldOrigin;
 use super::settings::{
     Architecture, AreaSend, Coalesce, CopiesBy, Events, LogFormat, LogLevel, Mapping, Sends, Stages,
     Symlinks, Transport, Wake, WhenBehind,
@@ -48,6 +49,11 @@ impl Named for CopiesBy {
         ("reuseport", Self::Reuseport),
         ("cpu", Self::Cpu),
     ];
+}
+
+impl Named for ToldOrigin {
+    const NAMES: &[(&'static str, Self)] =
+        &[("scheme", Self::Scheme), ("host", Self::Host), ("port", Self::Port)];
 }
 
 impl Named for Mapping {

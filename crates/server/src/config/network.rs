@@ -20,6 +20,17 @@ pub enum TrustedProxy {
     Unix,
 }
 
+/// What a proxy may tell of what a request was sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToldOrigin {
+    /// `http` or `https`.
+    Scheme,
+    /// The host, with its port or without.
+    Host,
+    /// The port.
+    Port,
+}
+
 impl Network {
     /// Reads `10.0.0.0/8`, or an address alone. Bits behind the prefix have to be zero: whoever set them
     /// meant something else.
@@ -39,12 +50,18 @@ impl Network {
         (prefix <= most && bits(address) & !mask(prefix, most) == 0).then_some(network)
     }
 
-    /// Whether an address is one of them. An IPv4 address that is written as one of IPv6 is meant as such.
-    pub fn contains(self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        address.is_ipv4() == self.address.is_ipv4()
-            && (bits(address) ^ bits(self.address)) & mask(self.prefix, most) == 0
+    /// The first of them, and the last.
+    pub fn bounds(self) -> (IpAddr, IpAddr) {
+        let last = match self.address {
+            IpAddr::V4(address) => {
+                let rest = !mask(self.prefix, 32) as u32;
+                IpAddr::from(std::net::Ipv4Addr::from_bits(address.to_bits() | rest))
+            }
+            IpAddr::V6(address) => {
+                IpAddr::from(std::net::Ipv6Addr::from_bits(address.to_bits() | !mask(self.prefix, 128)))
+            }
+        };
+        (self.address, last)
     }
 }
 
@@ -75,20 +92,19 @@ impl fmt::Display for TrustedProxy {
 mod tests {
     use super::*;
 
-    fn contains(network: &str, address: &str) -> bool {
-        Network::parse(network).unwrap().contains(address.parse().unwrap())
-    }
-
     #[test]
-    fn networks_contain_their_addresses() {
-        assert!(contains("10.0.0.0/8", "10.255.0.1") && !contains("10.0.0.0/8", "11.0.0.1"));
-        assert!(contains("10.0.0.0/8", "::ffff:10.1.2.3") && !contains("10.0.0.0/8", "a00::"));
-        assert!(contains("192.0.2.7", "192.0.2.7") && !contains("192.0.2.7", "192.0.2.6"));
-        assert!(contains("0.0.0.0/0", "255.255.255.255") && !contains("0.0.0.0/0", "::1"));
-        assert!(contains("::/0", "2001:db8::1") && !contains("::/0", "1.2.3.4"));
-        assert!(
-            contains("2001:db8::/33", "2001:db8:7fff::") && !contains("2001:db8::/33", "2001:db8:8000::")
-        );
+    fn networks_have_a_first_and_a_last_address() {
+        for (network, first, last) in [
+            ("10.0.0.0/8", "10.0.0.0", "10.255.255.255"),
+            ("192.0.2.7", "192.0.2.7", "192.0.2.7"),
+            ("192.0.2.0/23", "192.0.2.0", "192.0.3.255"),
+            ("0.0.0.0/0", "0.0.0.0", "255.255.255.255"),
+            ("::/0", "::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+            ("2001:db8::/33", "2001:db8::", "2001:db8:7fff:ffff:ffff:ffff:ffff:ffff"),
+        ] {
+            let bounds = (first.parse().unwrap(), last.parse().unwrap());
+            assert_eq!(Network::parse(network).unwrap().bounds(), bounds, "{network}");
+        }
     }
 
     #[test]

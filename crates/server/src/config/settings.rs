@@ -24,7 +24,7 @@ pub use self::site::{FileSettings, HeaderRule, Php, RouteRule, SiteSettings};
 
 use super::address::{ListenAddress, StatusAddress};
 use super::host::HostPattern;
-use super::network::TrustedProxy;
+use super::network::{ToldOrigin, TrustedProxy};
 
 /// Everything that can be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +97,8 @@ pub struct Settings {
     pub access_log: Option<AccessLogSettings>,
     /// Whose word is taken for whom they ask.
     pub trusted_proxies: Vec<TrustedProxy>,
+    /// What they are believed of what a request was sent to.
+    pub believed: Vec<ToldOrigin>,
     /// Addresses to listen at where each connection begins by saying for whom it is.
     pub proxy_protocol: Vec<ListenAddress>,
 }
@@ -529,6 +531,7 @@ impl Settings {
             gateway_memory: 8 << 20,
             waiting_workers: None,
             trusted_proxies: Vec::new(),
+            believed: vec![ToldOrigin::Scheme, ToldOrigin::Port],
             proxy_protocol: Vec::new(),
         }
     }

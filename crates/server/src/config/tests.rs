@@ -565,6 +565,7 @@ const WRONG: &[(&str, &str)] = &[
          path, set",
     ),
     ("[proxies]\nprotocol = ['127.0.0.1:9']", "contradiction: 127.0.0.1:9 is none of the addresses under"),
+    ("[proxies]\nbelieve = 'path'", "2:11: proxies.believe = 'path': allowed: scheme, host, port"),
     (
         "[proxies]\ntrusted = ['10.0.0.1/8']",
         "2:12: proxies.trusted = '10.0.0.1/8': allowed: addresses, networks",
@@ -740,6 +741,7 @@ group = "www-data"
 
 [proxies]
 trusted = ["10.0.0.0/8", "::1", "unix"]
+believe = ["scheme", "host"]
 protocol = ["unix:web.sock"]
 
 [status_socket]

@@ -96,11 +96,12 @@ impl Conversation {
             return self.answer_error(service, (call.site, Status::METHOD_NOT_ALLOWED), head.terms, None);
         }
         let now = service.clock.tick;
-        let client = service.proxies.client(&self.peer, head.fields).unwrap_or(self.peer);
+        let told = service.proxies.client(&self.peer, head.fields);
         let asker = Asker {
-            client,
+            client: told.unwrap_or(self.peer),
+            is_told: told.is_some(),
+            origin: service.proxies.origin(&self.peer, self.announced.as_deref(), head.fields),
             local: sys::socket::local_address(self.socket.as_fd()).ok(),
-            is_trusted: service.proxies.speaks_for_others(&self.peer),
         };
         let mut kept = service.buffers.take();
         kept.extend_from_slice(consumed);

@@ -9,7 +9,11 @@ use super::disk::Waiting;
 use crate::access_log::LogNumber;
 use crate::content::SiteNumber;
 use crate::gateway::Relay;
+use crate::proxies::header::Announced;
 use crate::service::Service;
+
+/// Who has connected, and what a proxy has said of that connection.
+type Came<'a> = (&'a PeerAddress, Option<&'a Announced>);
 
 /// The exchange under way, if there is one.
 #[derive(Debug)]
@@ -81,21 +85,25 @@ impl Exchange {
 
     /// Counts a request that was read, and begins its line of the access log.
     #[inline]
-    pub(super) fn begin(&mut self, service: &mut Service, peer: &PeerAddress, head: &Head<'_>) {
+    pub(super) fn begin(&mut self, service: &mut Service, from: Came<'_>, head: &Head<'_>) {
         service.counters.requests.add(1);
         if !service.logs.are_off() {
-            self.begin_line(service, peer, head);
+            self.begin_line(service, from, head);
         }
     }
 
     #[inline(never)]
-    fn begin_line(&mut self, service: &mut Service, peer: &PeerAddress, head: &Head<'_>) {
+    fn begin_line(&mut self, service: &mut Service, (peer, announced): Came<'_>, head: &Head<'_>) {
         let site = if service.logs.differ() { service.content.site_of(head) } else { 0 };
         if let Some(log) = self.take_line(service, site) {
             let client = service.proxies.client(peer, head.fields);
+            let origin = service.proxies.origin(peer, announced, head.fields);
             let (client, unix_secs) = (client.as_ref().unwrap_or(peer), service.clock.unix_secs);
             let log = service.logs.at(log);
             log.begin(&mut self.log_line, client, head, unix_secs);
+            if !origin.is_unknown() {
+                log.add_origin(&mut self.log_line, &origin);
+            }
             if self.waited_ms != UNKNOWN {
                 log.add_accept(&mut self.log_line, std::mem::replace(&mut self.waited_ms, UNKNOWN));
             }

@@ -29,6 +29,7 @@ pub use self::send::{Follows, Operation, Runs};
 pub use self::turn::{Next, Turn};
 use crate::content::{Content, Pin};
 use crate::counters::{ConnectionState, Failure, Reset};
+use crate::proxies::header::Announced;
 use crate::service::Service;
 
 /// A connection that was just accepted.
@@ -74,6 +75,8 @@ pub struct Conversation {
     is_announced: bool,
     /// The socket is a Unix socket, which may carry descriptors.
     is_local: bool,
+    /// What it has said of its own connection.
+    announced: Option<Box<Announced>>,
     /// Whom it has been lent to, if it has.
     lent_to: Option<Box<LentTo>>,
 }
@@ -101,6 +104,7 @@ impl Conversation {
             carried_over: false,
             blocks: service.sends_block,
             is_announced,
+            announced: None,
             lent_to: None,
         }
     }

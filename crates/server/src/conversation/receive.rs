@@ -207,7 +207,7 @@ impl Conversation {
                     input.from += used;
                     match step {
                         Step::Request(head) => {
-                            self.exchange.begin(service, &self.peer, &head);
+                            self.exchange.begin(service, (&self.peer, self.announced.as_deref()), &head);
                             if self.lent_to.is_none() || self.is_directed(service, &head) {
                                 self.answer(service, &head, &unused[..used], None);
                             }
@@ -215,7 +215,7 @@ impl Conversation {
                             return;
                         }
                         Step::Refused(head, error) => {
-                            self.exchange.begin(service, &self.peer, &head);
+                            self.exchange.begin(service, (&self.peer, self.announced.as_deref()), &head);
                             let site = service.content.site_of(&head);
                             self.refuse(service, (site, error));
                             return input.drop_unused();
@@ -255,13 +255,16 @@ impl Conversation {
                 Ok(found) => found,
                 Err(header::Malformed) => None,
             };
-            let Some((length, client)) = found else {
+            let Some((length, announced)) = found else {
                 service.counters.proxy_headers_refused.add(1);
                 break Some(Turn::Close);
             };
             input.from += length;
             self.is_announced = false;
-            self.peer = client.map_or(self.peer, PeerAddress::Inet);
+            if let Some(announced) = announced {
+                self.peer = PeerAddress::Inet(announced.client);
+                self.announced = Some(Box::new(announced));
+            }
             break None;
         };
         self.rest_unseen = !input.is_used_up();

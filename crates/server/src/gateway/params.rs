@@ -1,16 +1,15 @@
 //! The parameters of a request: what CGI calls its meta-variables (RFC 3875 section 4.1), and those that PHP
 //! and its users know from other servers.
 
-use std::net::SocketAddr;
-
 use fastcgi::{Params, TooLong};
-use http1::{Field, Head};
+use http1::{Field, Head, host_name};
 use itoa::Buffer;
 use sys::socket::{LocalAddress, PeerAddress};
 
 use super::asker::Asker;
 use crate::content::Call;
 use crate::ip_text::IpText;
+use crate::proxies::origin::Origin;
 
 /// What this server calls itself.
 const SOFTWARE: &str = concat!("sluice/", env!("CARGO_PKG_VERSION"));
@@ -34,6 +33,9 @@ const DROPPED: [&str; 14] = [
     "x-accel-mapping",
     "x-sendfile-type",
 ];
+
+/// Fields by which proxies say who asks for what, beside those whose names begin with `X-Forwarded-`.
+const TOLD: [&str; 5] = [Field::Forwarded.name(), "x-real-ip", "front-end-https", "x-url-scheme", "x-scheme"];
 
 /// Writes all parameters of a request whose body has that length.
 pub(super) fn write(
@@ -61,7 +63,11 @@ pub(super) fn write(
         (true, _) => params.pair(b"REQUEST_URI", head.target)?,
     }
     params.pair(b"QUERY_STRING", head.query().unwrap_or_default())?;
-    params.pair(b"REQUEST_SCHEME", b"http")?;
+    let scheme = asker.origin.scheme().unwrap_or("http");
+    params.pair(b"REQUEST_SCHEME", scheme.as_bytes())?;
+    if asker.origin.is_https == Some(true) {
+        params.pair(b"HTTPS", b"on")?;
+    }
     params.pair(b"SERVER_PROTOCOL", head.terms.version.name().as_bytes())?;
     params.pair(b"GATEWAY_INTERFACE", b"CGI/1.1")?;
     params.pair(b"SERVER_SOFTWARE", SOFTWARE.as_bytes())?;
@@ -79,10 +85,11 @@ pub(super) fn write(
     params.pair(b"CONTENT_LENGTH", if has_body { digits.format(body).as_bytes() } else { b"" })?;
     let media_type = fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(b"content-type"));
     params.pair(b"CONTENT_TYPE", media_type.map_or(&b""[..], |(_, value)| value))?;
-    if let Some(host) = head.host() {
+    if let Some(host) = asker.origin.host.as_deref().or(head.host()) {
         params.pair(b"HTTP_HOST", host)?;
     }
-    write_fields(params, &fields, asker.is_trusted)?;
+    write_fields(params, &fields)?;
+    write_told(params, asker)?;
     for (name, value) in own {
         params.pair(name.as_bytes(), value.as_bytes())?;
     }
@@ -92,38 +99,50 @@ pub(super) fn write(
 /// Who asks, and whom.
 fn write_addresses(params: &mut Params<'_>, head: &Head<'_>, asker: &Asker) -> Result<(), TooLong> {
     if let PeerAddress::Inet(address) = asker.client {
-        write_address(params, (b"REMOTE_ADDR", b"REMOTE_PORT"), address)?;
+        params.pair(b"REMOTE_ADDR", IpText::of(address.ip()).as_bytes())?;
+        params.pair(b"REMOTE_PORT", Buffer::new().format(address.port()).as_bytes())?;
     } else {
         params.pair(b"REMOTE_ADDR", b"unix:")?;
     }
-    let local = if let Some(LocalAddress::Inet(address)) = &asker.local {
-        Some(write_address(params, (b"SERVER_ADDR", b"SERVER_PORT"), *address)?)
-    } else {
-        params.pair(b"SERVER_PORT", b"80")?;
-        None
+    let local = match &asker.local {
+        Some(LocalAddress::Inet(address)) => Some((IpText::of(address.ip()), address.port())),
+        _ => None,
     };
-    let named = head.host_name().filter(|name| !name.is_empty());
-    params.pair(b"SERVER_NAME", named.unwrap_or(local.as_ref().map_or(b"localhost", IpText::as_bytes)))
+    if let Some((address, _)) = &local {
+        params.pair(b"SERVER_ADDR", address.as_bytes())?;
+    }
+    let authority = asker.origin.host.as_deref().or(head.host()).unwrap_or_default();
+    let port = asker.origin.port_of(authority).or(local.as_ref().map(|(_, port)| *port));
+    params.pair(b"SERVER_PORT", Buffer::new().format(port.unwrap_or(80)).as_bytes())?;
+    let named = Some(host_name(authority)).filter(|name| !name.is_empty());
+    let unnamed = local.as_ref().map_or(&b"localhost"[..], |(address, _)| address.as_bytes());
+    params.pair(b"SERVER_NAME", named.unwrap_or(unnamed))
 }
 
-/// Says what it has written of the address.
-fn write_address(
-    params: &mut Params<'_>,
-    (address_name, port_name): (&[u8], &[u8]),
-    address: SocketAddr,
-) -> Result<IpText, TooLong> {
-    let text = IpText::of(address.ip());
-    params.pair(address_name, text.as_bytes())?;
-    params.pair(port_name, Buffer::new().format(address.port()).as_bytes())?;
-    Ok(text)
+/// What is believed of what proxies say, in the fields that tell it most often, one value in each. What they
+/// sent themselves holds what their clients wrote.
+fn write_told(params: &mut Params<'_>, asker: &Asker) -> Result<(), TooLong> {
+    if let (PeerAddress::Inet(address), true) = (asker.client, asker.is_told) {
+        params.pair(b"HTTP_X_FORWARDED_FOR", IpText::of(address.ip()).as_bytes())?;
+    }
+    let Origin { host, port, .. } = &asker.origin;
+    if let Some(scheme) = asker.origin.scheme() {
+        params.pair(b"HTTP_X_FORWARDED_PROTO", scheme.as_bytes())?;
+    }
+    if let Some(host) = host {
+        params.pair(b"HTTP_X_FORWARDED_HOST", host)?;
+    }
+    if let Some(port) = port {
+        params.pair(b"HTTP_X_FORWARDED_PORT", Buffer::new().format(*port).as_bytes())?;
+    }
+    Ok(())
 }
 
-/// The fields of the request, each once. Those that say for whom a proxy asks come from one that is trusted,
-/// or not at all.
-fn write_fields(params: &mut Params<'_>, fields: &[(&[u8], &[u8])], is_trusted: bool) -> Result<(), TooLong> {
+/// The fields of the request, each once.
+fn write_fields(params: &mut Params<'_>, fields: &[(&[u8], &[u8])]) -> Result<(), TooLong> {
     for (at, (name, first)) in fields.iter().enumerate() {
         let is_same = |other: &&(&[u8], &[u8])| other.0.eq_ignore_ascii_case(name);
-        if !is_passed_on(name, is_trusted) || fields[..at].iter().any(|other| is_same(&other)) {
+        if !is_passed_on(name) || fields[..at].iter().any(|other| is_same(&other)) {
             continue;
         }
         if fields[at + 1..].iter().any(|other| is_same(&other)) {
@@ -139,14 +158,14 @@ fn write_fields(params: &mut Params<'_>, fields: &[(&[u8], &[u8])], is_trusted: 
 }
 
 /// Whether an application gets to see a field. The names of others would be written like that of some field
-/// that means something else: of `_` and `.` CGI makes `_`, as it does of `-`.
-fn is_passed_on(name: &[u8], is_trusted: bool) -> bool {
+/// that means something else: of `_` and `.` CGI makes `_`, as it does of `-`. Those by which proxies say who
+/// asks for what are never passed on as they came, since what stands in them may be anybody's word.
+fn is_passed_on(name: &[u8]) -> bool {
     let is_plain = name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
     let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
-    let speaks_for_others = is(Field::Forwarded.name())
-        || is("x-real-ip")
+    let speaks_for_others = TOLD.iter().any(|told| is(told))
         || name.get(..12).is_some_and(|start| start.eq_ignore_ascii_case(b"x-forwarded-"));
-    is_plain && !DROPPED.iter().any(|dropped| is(dropped)) && (is_trusted || !speaks_for_others)
+    is_plain && !DROPPED.iter().any(|dropped| is(dropped)) && !speaks_for_others
 }
 
 #[cfg(test)]
@@ -172,15 +191,20 @@ mod tests {
         }
     }
 
-    fn parameters(target: &str, fields: &str, is_trusted: bool) -> BTreeMap<String, String> {
+    fn parameters(target: &str, fields: &str) -> BTreeMap<String, String> {
+        parameters_for(target, fields, false, Origin::default())
+    }
+
+    fn parameters_for(target: &str, fields: &str, is_told: bool, origin: Origin) -> BTreeMap<String, String> {
         let consumed = format!("POST {target} HTTP/1.1\r\nHost: example.org:8080\r\n{fields}\r\n");
         let head = Head::again(consumed.as_bytes(), TERMS).unwrap();
         assert_eq!(head.method, Method::Post);
         let address = |text: &str| text.parse().unwrap();
         let asker = Asker {
             client: PeerAddress::Inet(address("[::ffff:192.0.2.7]:1234")),
+            is_told,
+            origin,
             local: Some(LocalAddress::Inet(address("127.0.0.1:80"))),
-            is_trusted,
         };
         told(&head, &call(), &asker, 12)
     }
@@ -204,7 +228,7 @@ mod tests {
 
     #[test]
     fn what_cgi_defines_is_there() {
-        let found = parameters("/%61.php/b%20c?x=1&y", "Content-Type: text/plain\r\nCookie: a=1\r\n", false);
+        let found = parameters("/%61.php/b%20c?x=1&y", "Content-Type: text/plain\r\nCookie: a=1\r\n");
         for (name, value) in [
             ("AUTH_TYPE", None),
             ("APP_ENV", Some("test")),
@@ -240,7 +264,8 @@ mod tests {
         let length = |method: &str, fields: &str| {
             let consumed = format!("{method} / HTTP/1.1\r\nHost: x\r\n{fields}\r\n");
             let head = Head::again(consumed.as_bytes(), TERMS).unwrap();
-            let asker = Asker { client: PeerAddress::Unix, local: None, is_trusted: false };
+            let (client, origin) = (PeerAddress::Unix, Origin::default());
+            let asker = Asker { client, is_told: false, origin, local: None };
             let found = told(&head, &call(), &asker, 0);
             assert_eq!(found["REMOTE_ADDR"], "unix:");
             found["CONTENT_LENGTH"].clone()
@@ -255,26 +280,57 @@ mod tests {
         let fields = "Proxy: http://evil\r\nX-Sendfile-Type: X-Accel-Redirect\r\nX-Accel-Mapping: /=/\r\n\
                       X_Forwarded_For: 1.2.3.4\r\nX.Real.IP: 1.2.3.4\r\n\
                       X-Forwarded-For: 1.2.3.4\r\nx-forwarded-Host: evil\r\nForwarded: for=1.2.3.4\r\n\
-                      X-Real-IP: 1.2.3.4\r\nTransfer-Encoding: chunked\r\nX-Forwarder: a\r\n";
-        let http = |is_trusted| {
-            let found = parameters("/a.php", fields, is_trusted).into_keys();
-            found.filter(|name| name.starts_with("HTTP_")).collect::<Vec<_>>()
+                      X-Real-IP: 1.2.3.4\r\nTransfer-Encoding: chunked\r\nX-Forwarder: a\r\n\
+                      Front-End-Https: on\r\nX-Url-Scheme: https\r\nX-Scheme: https\r\n";
+        let found = parameters("/a.php", fields).into_keys().filter(|name| name.starts_with("HTTP_"));
+        assert_eq!(found.collect::<Vec<_>>(), ["HTTP_HOST", "HTTP_X_FORWARDER"]);
+    }
+
+    #[test]
+    fn what_is_believed_of_proxies_is_told_in_every_place() {
+        let raw = "X-Forwarded-For: 6.6.6.6, 1.2.3.4\r\nX-Forwarded-Proto: http, https\r\n\
+                   Forwarded: for=x\r\nX-Forwarded-Host: evil\r\nX-Forwarded-Port: 1\r\nX-Forwarded-Prefix: /evil\r\n";
+        let told = |is_https: Option<bool>, host: Option<&str>, port| {
+            let host = host.map(|host| host.as_bytes().into());
+            parameters_for("/a.php", raw, true, Origin { is_https, host, port })
         };
-        assert_eq!(http(false), ["HTTP_HOST", "HTTP_X_FORWARDER"]);
-        let trusted = [
-            "HTTP_FORWARDED",
+        let names = [
+            "HTTPS",
+            "REQUEST_SCHEME",
+            "SERVER_NAME",
+            "SERVER_PORT",
             "HTTP_HOST",
-            "HTTP_X_FORWARDED_FOR",
+            "HTTP_X_FORWARDED_PROTO",
             "HTTP_X_FORWARDED_HOST",
-            "HTTP_X_FORWARDER",
-            "HTTP_X_REAL_IP",
+            "HTTP_X_FORWARDED_PORT",
+            "HTTP_X_FORWARDED_FOR",
+            "HTTP_FORWARDED",
+            "HTTP_X_FORWARDED_PREFIX",
         ];
-        assert_eq!(http(true), trusted);
+        let is = |found: BTreeMap<String, String>, expected: [&str; 11]| {
+            let found = names.map(|name| found.get(name).map_or("-", String::as_str));
+            assert_eq!(found, expected);
+        };
+        let own = "example.org:8080";
+        let client = "192.0.2.7";
+        is(told(None, None, None), ["-", "http", "example.org", "80", own, "-", "-", "-", client, "-", "-"]);
+        is(
+            told(Some(true), None, None),
+            ["on", "https", "example.org", "8080", own, "https", "-", "-", client, "-", "-"],
+        );
+        is(
+            told(Some(false), None, Some(81)),
+            ["-", "http", "example.org", "81", own, "http", "-", "81", client, "-", "-"],
+        );
+        is(
+            told(Some(true), Some("b.example"), None),
+            ["on", "https", "b.example", "443", "b.example", "https", "b.example", "-", client, "-", "-"],
+        );
     }
 
     #[test]
     fn a_field_on_several_lines_is_one() {
-        let found = parameters("/a.php", "A: 1\r\ncookie: x=1\r\na: 2\r\nCookie: y=2\r\nA:\r\n", false);
+        let found = parameters("/a.php", "A: 1\r\ncookie: x=1\r\na: 2\r\nCookie: y=2\r\nA:\r\n");
         assert_eq!((&*found["HTTP_A"], &*found["HTTP_COOKIE"]), ("1, 2, ", "x=1; y=2"));
     }
 }

@@ -3,13 +3,24 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+/// What a header says of the connection that a proxy has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Announced {
+    /// Who has connected there.
+    pub client: SocketAddr,
+    /// The port there.
+    pub port: u16,
+    /// Whether that was by TLS, if it says so. Version 1 can't.
+    pub is_tls: Option<bool>,
+}
+
 /// A header that is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
 /// A header, once it is there: its length, and the client, unless the proxy speaks for itself or for somebody
 /// without an IP address.
-pub type Found = Option<(usize, Option<SocketAddr>)>;
+pub type Found = Option<(usize, Option<Announced>)>;
 
 const TEXT: &[u8] = b"PROXY ";
 /// The longest line of version 1, line end included (section 2.1).
@@ -54,10 +65,10 @@ fn text(input: &[u8]) -> Result<Found, Malformed> {
     Ok(Some((end + 1, client)))
 }
 
-/// Source and destination address, source and destination port: the source.
+/// Source and destination address, source and destination port.
 fn pair<'a, A: std::str::FromStr + Into<IpAddr>>(
     mut words: impl Iterator<Item = &'a str>,
-) -> Option<SocketAddr> {
+) -> Option<Announced> {
     let mut address = || words.next()?.parse::<A>().ok();
     let (source, _) = (address()?, address()?);
     let mut port = || {
@@ -66,8 +77,9 @@ fn pair<'a, A: std::str::FromStr + Into<IpAddr>>(
             word.bytes().all(|byte| byte.is_ascii_digit()) && (word == "0" || !word.starts_with('0'));
         word.parse::<u16>().ok().filter(|_| is_number)
     };
-    let (port, _) = (port()?, port()?);
-    words.next().is_none().then(|| SocketAddr::new(source.into(), port))
+    let (of_client, port) = (port()?, port()?);
+    let client = SocketAddr::new(source.into(), of_client);
+    words.next().is_none().then_some(Announced { client, port, is_tls: None })
 }
 
 fn binary(input: &[u8]) -> Result<Found, Malformed> {
@@ -92,18 +104,36 @@ fn binary(input: &[u8]) -> Result<Found, Malformed> {
         (PROXY, 0x11) => {
             let bytes: &[u8; 12] = added.first_chunk().ok_or(Malformed)?;
             let address = Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]);
-            Some((IpAddr::from(address), [bytes[8], bytes[9]]))
+            Some((IpAddr::from(address), [bytes[8], bytes[9]], [bytes[10], bytes[11]], &added[12..]))
         }
         (PROXY, 0x21) => {
             let bytes: &[u8; 36] = added.first_chunk().ok_or(Malformed)?;
             let mut address = [0; 16];
             address.copy_from_slice(&bytes[..16]);
-            Some((IpAddr::from(address), [bytes[32], bytes[33]]))
+            Some((IpAddr::from(address), [bytes[32], bytes[33]], [bytes[34], bytes[35]], &added[36..]))
         }
         _ => None,
     };
-    let client = client.map(|(address, port)| SocketAddr::new(address, u16::from_be_bytes(port)));
-    Ok(Some((FIXED + length, client)))
+    let announced = client.map(|(address, of_client, port, more)| Announced {
+        client: SocketAddr::new(address, u16::from_be_bytes(of_client)),
+        port: u16::from_be_bytes(port),
+        is_tls: is_tls(more),
+    });
+    Ok(Some((FIXED + length, announced)))
+}
+
+/// Whether the client has connected by TLS, if the additions say so (section 2.2.5).
+fn is_tls(mut additions: &[u8]) -> Option<bool> {
+    const SSL: u8 = 0x20;
+    const CLIENT_SSL: u8 = 1;
+    while let Some(([kind, high, low], rest)) = additions.split_first_chunk() {
+        let value = rest.get(..usize::from(u16::from_be_bytes([*high, *low])))?;
+        if *kind == SSL {
+            return value.first().map(|flags| flags & CLIENT_SSL != 0);
+        }
+        additions = &rest[value.len()..];
+    }
+    None
 }
 
 #[cfg(test)]
@@ -129,15 +159,15 @@ mod tests {
         v6.push(7);
         v6.extend([0; 16]);
         v6.extend([0, 1, 0, 2]);
-        // A field that nobody looks at.
-        v6.extend(b"\x02\x00\x01h");
+        // A field that nobody looks at, and one that says that the client came by TLS.
+        v6.extend(b"\x02\x00\x01h\x20\x00\x05\x01\0\0\0\0");
         for (header, client) in [
-            (b"PROXY TCP4 192.0.2.1 10.0.0.1 4660 80\r\n".to_vec(), Some("192.0.2.1:4660")),
-            (b"PROXY TCP6 2001:db8::7 ::1 1 65535\r\n".to_vec(), Some("[2001:db8::7]:1")),
+            (b"PROXY TCP4 192.0.2.1 10.0.0.1 4660 80\r\n".to_vec(), Some(("192.0.2.1:4660", 80, None))),
+            (b"PROXY TCP6 2001:db8::7 ::1 1 65535\r\n".to_vec(), Some(("[2001:db8::7]:1", 65535, None))),
             (b"PROXY UNKNOWN\r\n".to_vec(), None),
             (b"PROXY UNKNOWN whatever it is\r\n".to_vec(), None),
-            (v4(), Some("192.0.2.1:4660")),
-            (binary_header(0x21, 0x21, &v6), Some("[2001:db8::7]:1")),
+            (v4(), Some(("192.0.2.1:4660", 80, None))),
+            (binary_header(0x21, 0x21, &v6), Some(("[2001:db8::7]:1", 2, Some(true)))),
             (binary_header(0x20, 0x00, b""), None),
             (binary_header(0x20, 0x11, &[0; 12]), None),
             (binary_header(0x21, 0x31, &[b'/'; 216]), None),
@@ -146,7 +176,11 @@ mod tests {
             input.extend_from_slice(b"GET / HTTP/1.1\r\n");
             for cut in 0..=input.len() {
                 let found = parse(&input[..cut]).unwrap();
-                let expected = (header.len(), client.map(|client| client.parse().unwrap()));
+                let announced = client.map(|(client, port, is_tls)| {
+                    let client = client.parse().unwrap();
+                    Announced { client, port, is_tls }
+                });
+                let expected = (header.len(), announced);
                 assert_eq!(found, (cut >= header.len()).then_some(expected), "{header:?} at {cut}");
             }
         }

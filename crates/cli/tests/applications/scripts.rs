@@ -146,16 +146,25 @@ fn nothing_walks_around_a_route_that_refuses(variant: &Variant) {
     let socket = scripted::start(setup.directory(), "php.sock", |mut asked| {
         let [name, info] =
             ["SCRIPT_NAME", "PATH_INFO"].map(|key| asked.params.get(key).cloned().unwrap_or_default());
-        asked.say(answer(format!("Content-Type: text/plain\n\nran {name} {info}")));
+        let head = if name == "/send" {
+            "X-Accel-Redirect: /sent/root/priv/index.html"
+        } else {
+            "Content-Type: text/plain"
+        };
+        asked.say(answer(format!("{head}\n\nran {name} {info}")));
     });
     let refused = ["/uploads/**/*.php", "/xmlrpc.php", "/priv/*.html", "/adm/index.php"];
     let routes = refused.map(|path| format!("[[routes]]\npath = '{path}'\nstatus = 403\n")).concat();
     let server = setup
         .argument(format!("--php=unix:{}", socket.display()))
         .config(&format!(
-            "[error_pages]\n404 = '/lost.html'\n{routes}\
+            "[[pools]]\nname = 'sender'\nservers = 'unix:{}'\nsend_files = {{ '/sent/' = '{}' }}\n\
+             [error_pages]\n404 = '/lost.html'\n{routes}\
+             [[routes]]\npath = '/send'\npool = 'sender'\nprogram = '/srv/send'\n\
              [[routes]]\npath = '/lost.html'\nstatus = 410\n\
-             [[routes]]\npath = '/front/**'\nfallback = '/adm/index.php'\n"
+             [[routes]]\npath = '/front/**'\nfallback = '/adm/index.php'\n",
+            socket.display(),
+            root.parent().expect("the root has one").display()
         ))
         .start();
     for (target, status, body) in [
@@ -193,6 +202,11 @@ fn nothing_walks_around_a_route_that_refuses(variant: &Variant) {
         let told = explained(&server, target);
         let is_told = |status: &str| told.contains(&format!(": {status}"));
         assert_eq!(is_told("403 Forbidden"), status == 403, "{target}: {told}");
+    }
+    // What an application names is sent, and no client finds it by its path then.
+    for _ in 0..2 {
+        assert_eq!(server.get("/send").text(), SECRET);
+        assert_eq!((server.get("/priv/index.html").status, server.get("/priv/").status), (403, 403));
     }
 }
 

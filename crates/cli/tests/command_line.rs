@@ -222,7 +222,8 @@ fn the_route_of_a_url_is_told() {
         ("/a.txt", "route 4 (**/*.txt): the file /a.txt\nits Content-Type: text/plain; charset=utf-8"),
         (
             "/a.wasm.gz",
-            "no route matches: the file /a.wasm.gz\nits Content-Type: application/wasm, Content-Encoding: gzip",
+            "no route matches: the file /a.wasm.gz\n\
+             its Content-Type: application/wasm, Content-Encoding: gzip",
         ),
         ("https://example.org", "no route matches: the file /"),
         ("/.git/config", "404: a name in it begins with a dot"),

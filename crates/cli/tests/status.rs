@@ -16,7 +16,8 @@ use support::{eventually, sleep_ms};
 
 const TESTS: &[Test] = tests![
     Each: json_counts, connections_by_state, accept_queue, waits_of_a_client_that_asks_again;
-    One: text, prometheus, health, other_pages, command, hosts, off_by_default, its_address_is_free_at_the_end;
+    One: text, prometheus, health, other_pages, command, hosts, off_by_default,
+         its_address_is_free_at_the_end;
 ];
 
 fn main() -> ExitCode {

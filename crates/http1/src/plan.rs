@@ -116,7 +116,7 @@ impl<P> Plan<P> {
         Self::begun(content, status, terms)
     }
 
-    /// Starts a reply with the reason phrase of an application, if it has one. The phrase must hold no line end.
+    /// Starts a reply with the reason phrase of an application, if it has one. That must hold no line end.
     pub fn with_reason(
         Sheet(mut content): Sheet<P>,
         (status, reason): (Status, Option<&[u8]>),

@@ -4,8 +4,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Status(pub u16);
 
-/// The codes that are registered (RFC 9110 section 16.2), and 418, which everybody knows: code, and status line
-/// with the reason phrase.
+/// The codes that are registered (RFC 9110 section 16.2), and 418, which everybody knows: code, and status
+/// line with the reason phrase.
 const KNOWN: &[(u16, &str)] = &[
     (100, "HTTP/1.1 100 Continue\r\n"),
     (101, "HTTP/1.1 101 Switching Protocols\r\n"),

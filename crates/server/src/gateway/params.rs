@@ -289,7 +289,8 @@ mod tests {
     #[test]
     fn what_is_believed_of_proxies_is_told_in_every_place() {
         let raw = "X-Forwarded-For: 6.6.6.6, 1.2.3.4\r\nX-Forwarded-Proto: http, https\r\n\
-                   Forwarded: for=x\r\nX-Forwarded-Host: evil\r\nX-Forwarded-Port: 1\r\nX-Forwarded-Prefix: /evil\r\n";
+                   Forwarded: for=x\r\nX-Forwarded-Host: evil\r\nX-Forwarded-Port: 1\r\n\
+                   X-Forwarded-Prefix: /evil\r\n";
         let told = |is_https: Option<bool>, host: Option<&str>, port| {
             let host = host.map(|host| host.as_bytes().into());
             parameters_for("/a.php", raw, true, Origin { is_https, host, port })

@@ -11,8 +11,8 @@ use http1::Head;
 use crate::config::HostPattern;
 
 /// Why a request is refused.
-pub(super) const REFUSAL: &str = "the status endpoint answers for its own address and localhost only, not for \
-                                  the host asked for; the setting status_hosts adds hosts";
+pub(super) const REFUSAL: &str = "the status endpoint answers for its own address and localhost only, not \
+                                  for the host asked for; the setting status_hosts adds hosts";
 
 /// The hosts that were set, beside the endpoint's own address and `localhost`.
 #[derive(Debug, Clone, Default)]
@@ -25,8 +25,8 @@ impl Hosts {
     }
 
     /// Whether a request is answered that came to this address; `None` is a Unix socket, which no browser can
-    /// reach. Whatever names no host is answered as well, as browsers name one in every request. The port does
-    /// not matter: it may be forwarded, and rebinding leaves it as it is.
+    /// reach. Whatever names no host is answered as well, as browsers name one in every request. The port
+    /// does not matter: it may be forwarded, and rebinding leaves it as it is.
     pub(super) fn allow(&self, head: &Head<'_>, own: Option<IpAddr>) -> bool {
         let Some(own) = own else { return true };
         match head.host_name() {

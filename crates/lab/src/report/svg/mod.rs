@@ -38,8 +38,8 @@ impl Look {
 struct Mark {
     marker: String,
     class: String,
-    /// Its place, and its size. An attribute rather than CSS, with which browsers disagree on where a `use` is
-    /// that has a place of its own.
+    /// Its place, and its size. An attribute rather than CSS, with which browsers disagree on where a `use`
+    /// is that has a place of its own.
     transform: String,
 }
 

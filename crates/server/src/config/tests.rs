@@ -33,7 +33,7 @@ fn load(toml: &str) -> Result<Settings, ConfigError> {
 }
 
 /// The settings, or the error with the directory's name taken out.
-fn problems(toml: &str) -> String {
+pub(super) fn problems(toml: &str) -> String {
     let (dir, source) = place(toml);
     let error = source.load().expect_err(toml).to_string();
     error.replace(&format!("{}/", dir.path().display()), "")
@@ -204,18 +204,6 @@ fn nothing_that_is_told_of_a_configuration_misleads_who_reads_it() {
     let printed = settings.to_toml();
     assert!(printed.contains(r#"A = "\"\\\U0000202E\U0000001B""#), "{printed}");
     assert_eq!(source.load_text(&printed).expect("settings"), settings);
-}
-
-#[test]
-fn places_count_lines_and_characters() {
-    let far = "\u{e9}".repeat(1000);
-    for text in [format!("listen = ['{far}', 5]"), format!("# {far}\nlisten = [\n'{far}',\n5,\n]\n")] {
-        let told = problems(&text);
-        let at = text.find('5').expect("a number");
-        let line = text[..at].matches('\n').count() + 1;
-        let column = text[..at].chars().rev().take_while(|c| *c != '\n').count() + 1;
-        assert!(told.contains(&format!("sluice.toml:{line}:{column}: listen = 5: ")), "{told}");
-    }
 }
 
 #[test]

@@ -244,3 +244,20 @@ fn shortened(typed: &str) -> String {
         None => line.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::tests::problems;
+
+    #[test]
+    fn places_count_lines_and_characters() {
+        let far = "\u{e9}".repeat(1000);
+        for text in [format!("listen = ['{far}', 5]"), format!("# {far}\nlisten = [\n'{far}',\n5,\n]\n")] {
+            let told = problems(&text);
+            let at = text.find('5').expect("a number");
+            let line = text[..at].matches('\n').count() + 1;
+            let column = text[..at].chars().rev().take_while(|c| *c != '\n').count() + 1;
+            assert!(told.contains(&format!("sluice.toml:{line}:{column}: listen = 5: ")), "{told}");
+        }
+    }
+}

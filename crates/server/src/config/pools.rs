@@ -12,7 +12,7 @@ use super::names::Named;
 use super::settings::{Php, PoolRule, Transport};
 use super::typed::{Item, Table};
 use super::values::{
-    Kind, address, addresses, count, flag, one_of, quoted, size, text, time, unless_off, up_to,
+    Kind, address, addresses, count, flag, one_of, pair, quoted, size, text, time, unless_off, up_to,
 };
 
 /// Bounds of what a pool's servers may take.
@@ -43,7 +43,7 @@ pub(super) const KEYS: &[Key<PoolRule>] = &[
     Key::of("pools", "keep", |rule| one(&mut rule.keep, count(0..=PoolRule::MOST_AT_ONCE.into()))),
     Key::of("pools", "keep_timeout", |rule| one(&mut rule.keep_timeout, time(TIMEOUT))),
     Key::of("pools", "params", |rule| {
-        let written = rule.params.iter().map(|(name, value)| format!("{} = {}", quoted(name), quoted(value)));
+        let written = rule.params.iter().map(|(name, value)| pair(name, value));
         let written = format!("{{ {} }}", written.collect::<Vec<_>>().join(", "));
         let written = Some(written).filter(|_| !rule.params.is_empty());
         Field { written, ..pairs(&mut rule.params, param) }

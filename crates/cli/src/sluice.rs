@@ -183,7 +183,7 @@ fn check(source: &Source, quiet: bool, url: Option<&str>) -> anyhow::Result<()> 
     let configuration = source.read()?;
     let settings = &configuration.settings;
     if let Some(url) = url {
-        print(&format!("{}\n", plain::page(&explain(settings, url))))?;
+        print(&format!("{}\n", explain(settings, url)))?;
         return Ok(());
     }
     let warnings = server::check(&configuration)?;

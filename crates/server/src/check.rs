@@ -32,6 +32,7 @@ pub fn check(configuration: &Configuration) -> Result<Vec<String>, RunError> {
             LogFile::check(&log.target)?;
         }
         warnings.extend(addresses(settings)?);
+        supervisor::raise_descriptor_limit()?;
         supervisor::become_user(settings)?;
         supervisor::try_out(settings)?;
     }

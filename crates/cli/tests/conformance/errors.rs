@@ -17,7 +17,8 @@ pub(crate) const TESTS: &[Test] = tests![
         pages_that_are_missing,
         no_echo,
         routes,
-        told_in_a_line;
+        told_in_a_line,
+        when_to_ask_again;
 ];
 
 fn every_error_is_well_framed(variant: &Variant) {
@@ -180,4 +181,24 @@ fn told_in_a_line(variant: &Variant) {
     assert!(!lines.iter().any(|line| line.starts_with("listening on everything")), "{lines:#?}");
     let told = lines.iter().filter(|line| line.contains("can't read")).count();
     assert!(told <= 2 + seconds, "{told} lines in {seconds} s");
+}
+
+/// By the common setting, or by a rule; and with what may be asked for again alone.
+fn when_to_ask_again(variant: &Variant) {
+    let setup = Setup::new(variant).config(
+        "limits.retry_after = '1500 ms'\n\
+         [[routes]]\npath = '/{down,shop}'\nstatus = 503\n[[routes]]\npath = '/often'\nstatus = 429\n\
+         [[headers]]\npath = '/{shop,often,hello.txt,nothing}'\nset = { Retry-After = '3600' }",
+    );
+    let server = setup.start();
+    for (path, status, when) in [
+        ("/down", 503, Some("2")),
+        ("/shop", 503, Some("3600")),
+        ("/often", 429, Some("3600")),
+        ("/hello.txt", 200, None),
+        ("/nothing", 404, None),
+    ] {
+        let reply = server.get(path);
+        assert_eq!((reply.status, reply.field("Retry-After")), (status, when), "{path}");
+    }
 }

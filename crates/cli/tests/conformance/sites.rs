@@ -11,7 +11,7 @@ use crate::support::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
     Each: hosts;
-    Three: pages_and_routes, a_reload;
+    Three: pages_and_routes, a_reload, no_root;
 ];
 
 /// The standard site for all hosts, and `a.example` and all below `b.example` with roots of their own.
@@ -117,4 +117,28 @@ fn a_reload(variant: &Variant) {
     server.signal(Signal::HUP);
     server.wait_for_line(|line| line.contains("cannot serve /nowhere"));
     assert_eq!(asked("c.example"), "c", "as before");
+}
+
+/// A site that sends clients elsewhere has no files, and what is refused of it is told by the server's pages.
+fn no_root(variant: &Variant) {
+    let setup = Setup::new(variant).config(
+        "[[sites]]\nhosts = 'www.example'\n\
+         [[sites.routes]]\npath = '/old/**'\nstatus = 410\n\
+         [[sites.routes]]\nredirect = 'https://example.org{path}'\nstatus = 308\n",
+    );
+    let server = setup.start();
+    let mut client = server.connect();
+    for target in ["/", "/hello.txt", "/a/b?c"] {
+        let reply = ask(&mut client, "www.example", target);
+        let expected = format!("https://example.org{target}");
+        assert_eq!((reply.status, reply.need("Location")), (308, expected.as_str()));
+    }
+    let reply = ask(&mut client, "www.example", "/old/x");
+    assert!(reply.status == 410 && reply.text().contains("410"), "{reply:?}");
+    assert_eq!(ask(&mut client, "www.example", "/%zz").status, 400);
+    assert_eq!(ask(&mut client, "other", "/hello.txt").status, 200);
+    server.signal(Signal::HUP);
+    server.wait_for_line(|line| line.contains("settings reloaded"));
+    assert_eq!(ask(&mut server.connect(), "www.example", "/hello.txt").status, 308);
+    assert!(!server.stderr().iter().any(|line| line.contains("document root")));
 }

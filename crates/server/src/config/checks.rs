@@ -376,6 +376,9 @@ fn check_logs(checks: &mut Checks<'_>, settings: &Settings) {
 }
 
 fn check_root(checks: &mut Checks<'_>, root: &Path) {
+    if root.as_os_str().is_empty() {
+        return;
+    }
     if !checks.has("root") && root == Path::new("/") {
         checks.problem("root", "not set, and the current directory is /; say which directory to serve");
         return;

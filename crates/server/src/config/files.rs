@@ -1,14 +1,19 @@
 //! The keys of what a site says of its files: those of the default site, and of sites with hosts of their
 //! own.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use super::headers;
 use super::key::{Field, each, one, pairs, rules};
 use super::routes;
 use super::settings::FileSettings;
+use super::typed::Item;
 use super::values::{charset, count, error_page, file_name, flag, one_of, path, unless_off};
 
 pub(super) fn root(files: &mut FileSettings) -> Field<'_> {
-    one(&mut files.root, path())
+    let written = Some((path().write)(&files.root)).filter(|_| !files.root.as_os_str().is_empty());
+    Field { written, ..one(&mut files.root, path()) }
 }
 
 pub(super) fn index(files: &mut FileSettings) -> Field<'_> {
@@ -40,11 +45,25 @@ pub(super) fn charset_of_text(files: &mut FileSettings) -> Field<'_> {
 }
 
 pub(super) fn types(files: &mut FileSettings) -> Field<'_> {
-    pairs(&mut files.types, headers::media_type_of_ending)
+    shared(&mut files.types, headers::media_type_of_ending)
 }
 
 pub(super) fn encodings(files: &mut FileSettings) -> Field<'_> {
-    pairs(&mut files.encodings, headers::coding_of_ending)
+    shared(&mut files.encodings, headers::coding_of_ending)
+}
+
+/// What is read of a key that is the operator's own, and its value.
+type Pair<T> = Result<(String, T), String>;
+
+/// A table that sites have in common which say nothing else.
+fn shared<T>(field: &mut Arc<BTreeMap<String, T>>, read: fn(&str, &Item) -> Pair<T>) -> Field<'_> {
+    let read = move |item: &Item| {
+        let mut own = BTreeMap::new();
+        pairs(&mut own, read).set(item)?;
+        *field = own.into();
+        Ok(())
+    };
+    Field { written: None, read: Box::new(read) }
 }
 
 pub(super) fn error_pages(files: &mut FileSettings) -> Field<'_> {

@@ -14,7 +14,7 @@ use super::typed::{Item, Table};
 use super::values::{Kind, flag, is_token, pair, quoted, text, time};
 
 /// Fields that frame the message, belong to the connection, or are made from the file.
-const OURS: [&str; 17] = [
+const OURS: [&str; 16] = [
     "Accept-Ranges",
     "Allow",
     "Connection",
@@ -27,7 +27,6 @@ const OURS: [&str; 17] = [
     "Keep-Alive",
     "Last-Modified",
     "Location",
-    "Retry-After",
     "Server",
     "Trailer",
     "Transfer-Encoding",
@@ -52,9 +51,19 @@ pub(super) const KEYS: &[Key<HeaderRule>] = &[
 pub(super) fn contradictions(rule: &HeaderRule, item: &Item, table: &Table) -> Vec<Problem> {
     let mut problems = Vec::new();
     let sets = |name: &str| rule.set.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
-    if rule.expires.is_some() && (sets("Cache-Control") || sets("Expires")) {
-        let why = "contradiction: makes Cache-Control and Expires, which the same rule sets";
-        problems.push(item.problem_of("expires", why));
+    if let Some(time) = rule.expires {
+        let kept = rule.set.iter().filter(|(name, _)| name.eq_ignore_ascii_case("Cache-Control"));
+        let mut directives = kept.flat_map(|(_, value)| value.split(',')).map(str::trim);
+        if let Some(directive) = directives.find(|directive| contradicts(directive, time)) {
+            let why = format!(
+                "contradiction: makes max-age={}, and the same rule sets {directive} in Cache-Control",
+                time.as_secs()
+            );
+            problems.push(item.problem_of("expires", why));
+        } else if sets("Expires") {
+            problems
+                .push(item.problem_of("expires", "contradiction: makes Expires, which the same rule sets"));
+        }
     }
     let mut known = HashSet::new();
     if let Some((name, _)) = rule.set.iter().find(|(name, _)| !known.insert(name.to_ascii_lowercase())) {
@@ -66,6 +75,22 @@ pub(super) fn contradictions(rule: &HeaderRule, item: &Item, table: &Table) -> V
         problems.push(item.problem_of("set", why));
     }
     problems
+}
+
+/// Whether a directive of Cache-Control says something else than that a reply is fresh for so long.
+fn contradicts(directive: &str, time: Duration) -> bool {
+    let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
+    match name.to_ascii_lowercase().as_str() {
+        "max-age" => value.trim_matches('"').parse() != Ok(time.as_secs()),
+        "no-cache" | "no-store" => true,
+        _ => false,
+    }
+}
+
+/// Whether text says when to ask again: in how many seconds, or from when on (RFC 9110 section 10.2.3).
+fn is_retry_after(text: &str) -> bool {
+    let is_number = !text.is_empty() && text.len() <= 9 && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number || http1::date::parse_http_date(text.as_bytes()).is_some()
 }
 
 /// Whether it is an ending of names, of one extension or several, without the dot before it.
@@ -131,6 +156,10 @@ fn field(name: &str, item: &Item) -> Result<(String, String), String> {
     if !is_field_value(&value) {
         return Err("allowed: ASCII without control characters, and no blanks at the ends".to_owned());
     }
+    if name.eq_ignore_ascii_case("Retry-After") && !is_retry_after(&value) {
+        let date = "Fri, 31 Dec 1999 23:59:59 GMT";
+        return Err(format!("allowed: a whole number of seconds, or a date such as \"{date}\""));
+    }
     Ok((name.to_owned(), value))
 }
 
@@ -145,4 +174,39 @@ fn media_type_pattern() -> Kind<Pattern> {
 
 fn pattern(read: fn(&str) -> Result<Pattern, String>) -> Kind<Pattern> {
     Kind::new(|pattern: &Pattern| quoted(pattern.text()), move |item| read(&text(item)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{place, problems};
+
+    #[test]
+    fn expires_bears_what_says_the_same() {
+        for said in ["public, immutable", "Max-Age=3600", "private, max-age=\"3600\"", "s-maxage=5"] {
+            let (_dir, source) =
+                place(&format!("[[headers]]\nexpires = '1 h'\nset = {{ cache-control = '{said}' }}"));
+            source.load().unwrap_or_else(|error| panic!("{said}: {error}"));
+        }
+        for said in ["max-age=60", "public, Max-age=3601", "no-store", "No-Cache"] {
+            let told = problems(&format!("[[headers]]\nexpires = '1 h'\nset.Cache-Control = '{said}'"));
+            let directive = said.trim_start_matches("public, ");
+            let expected = format!(
+                "2:11: headers.expires = '1 h': contradiction: makes max-age=3600, and the same rule sets {directive}"
+            );
+            assert!(told.contains(&expected), "{told}");
+        }
+    }
+
+    #[test]
+    fn when_to_ask_again_is_a_number_or_a_date() {
+        let text = |value: &str| format!("[[headers]]\nset = {{ Retry-After = '{value}' }}");
+        for value in ["0", "3600", "Fri, 31 Dec 1999 23:59:59 GMT"] {
+            let (_dir, source) = place(&text(value));
+            source.load().unwrap_or_else(|error| panic!("{value}: {error}"));
+        }
+        for value in ["", "soon", "1.5", "-1", "1 h"] {
+            let told = problems(&text(value));
+            assert!(told.contains("2:23: ") && told.contains("allowed: a whole number of seconds"), "{told}");
+        }
+    }
 }

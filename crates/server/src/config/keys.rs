@@ -41,6 +41,7 @@ pub(super) const KEYS: &[Key] = &[
         value: "DIR",
         help: "The directory to serve",
         default: "the current one",
+        unset: "no request is for a file",
         setting: |s| files::root(&mut s.files),
         ..Key::under("")
     },
@@ -375,6 +376,10 @@ pub(super) const KEYS: &[Key] = &[
     }),
     Key::of("limits", "body", |s| one(&mut s.limits.body, size(0..=1024 * GIB))),
     Key::of("limits", "ranges", |s| one(&mut s.limits.ranges, count(1..=http1::range::MAX_RANGES as u64))),
+    Key::of("limits", "retry_after", |s| {
+        let bounds = Duration::from_secs(1)..=Duration::from_hours(24);
+        one(&mut s.files.retry_after, unless_off(time(bounds)))
+    }),
     Key::of("timeouts", "header", |s| one(&mut s.timeouts.header, time(TIMEOUT))),
     Key::of("timeouts", "body", |s| one(&mut s.timeouts.body, time(TIMEOUT))),
     Key::of("timeouts", "body_min_rate", |s| one(&mut s.timeouts.body_min_rate, size(RATE))),

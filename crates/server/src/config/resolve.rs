@@ -36,6 +36,9 @@ pub(super) fn resolve(table: &Table, current: PathBuf) -> Result<Settings, Vec<P
     problems.extend(key::read(&[SITES], table, &mut settings));
     problems.extend(unknown_keys_of_rules(&["headers", "routes", "pools", "sites"], table));
     settle(&mut settings);
+    if !table.contains_key("root") && settings.files.needs_no_root() {
+        settings.files.root = PathBuf::new();
+    }
     let limits = table.get("limits").map(|entry| &entry.item.value);
     let is_said = matches!(limits, Some(Value::Table(limits)) if limits.contains_key("body"));
     if !is_said && settings.all_pools().next().is_some() {

@@ -12,7 +12,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::net::Ipv4Addr;
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use sys::file::Symlinks;
@@ -388,9 +389,10 @@ impl Settings {
     /// of [all pools](Self::all_pools), in their order, as sites that no host has. The header fields of the
     /// top are those of all of them.
     pub fn all_sites(&self) -> Vec<SiteSettings> {
+        let common: Arc<[_]> = self.files.headers.clone().into();
         let complete = |site: &SiteSettings| {
             let mut site = site.clone();
-            site.files.headers = [&self.files.headers[..], &site.files.headers].concat();
+            site.files.common_headers = Arc::clone(&common);
             site
         };
         let default = SiteSettings {
@@ -407,18 +409,20 @@ impl Settings {
             .collect();
         scripts.sort_unstable();
         scripts.dedup();
+        let scripts: Arc<[_]> = scripts.into();
         let sites = std::iter::once(default).chain(self.sites.iter().map(complete));
+        let of_applications = self.named_files();
         let named = |directory: &PathBuf| SiteSettings {
             hosts: Vec::new(),
             access_log: None,
-            files: self.named_files(directory),
+            files: FileSettings { root: directory.clone(), ..of_applications.clone() },
         };
         let pools: Vec<_> = self.all_pools().collect();
         let directories =
             pools.iter().flat_map(|pool| &pool.send_files).map(|(_, directory)| named(directory));
         let mut all: Vec<_> = sites.chain(directories).collect();
         for site in &mut all {
-            site.files.scripts.clone_from(&scripts);
+            site.files.scripts = Arc::clone(&scripts);
         }
         all
     }
@@ -436,10 +440,9 @@ impl Settings {
         self.access_log.iter().chain(of_sites).filter(|log| known.insert(&log.target)).collect()
     }
 
-    /// The files of a directory that applications may name.
-    fn named_files(&self, directory: &Path) -> FileSettings {
+    /// The files of directories that applications may name.
+    fn named_files(&self) -> FileSettings {
         FileSettings {
-            root: directory.to_owned(),
             index: Vec::new(),
             listing: false,
             dotfiles: true,

@@ -13,7 +13,7 @@ use super::key::{Field, Key, each, is_empty_list, missing, one, rules};
 use super::logs;
 use super::pools;
 use super::settings::{FileSettings, Settings, SiteSettings};
-use super::typed::{Item, Table};
+use super::typed::{Item, Table, Value};
 use super::values::{host, unless_off};
 
 /// The list of sites. It is to be read after all other keys, from which sites take what they don't say.
@@ -69,7 +69,12 @@ pub(super) const KEYS: &[Key<SiteSettings>] = &[
 /// What a site lacks, or can't have.
 fn contradictions(site: &SiteSettings, item: &Item, table: &Table) -> Vec<Problem> {
     let needed = [("hosts", "hosts = \"example.org\""), ("root", "root = \"/srv/example\"")];
-    let mut problems: Vec<_> = missing("site", &needed, item, table).collect();
+    // Pages that can't be found without a root are told already, and not among the settings.
+    let pages = table.get("error_pages").map(|entry| &entry.item.value);
+    let has_pages = matches!(pages, Some(Value::Table(pages)) if !pages.is_empty());
+    let needs_none = site.files.needs_no_root() && !has_pages;
+    let needed = if needs_none { &needed[..1] } else { &needed };
+    let mut problems: Vec<_> = missing("site", needed, item, table).collect();
     if is_empty_list(table, "hosts") {
         problems.push(item.problem_of("hosts", "a site needs a host, such as \"example.org\""));
     }
@@ -80,4 +85,38 @@ fn contradictions(site: &SiteSettings, item: &Item, table: &Table) -> Vec<Proble
         problems.push(item.problem_of("root", what));
     }
     problems
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::super::tests::{place, problems};
+
+    const AWAY: &str = "[[sites]]\nhosts = 'a'\n[[sites.routes]]\npath = '/x'\nstatus = 404\n\
+        [[sites.routes]]\npath = '/**'\nredirect = 'https://b{path}'\n";
+
+    #[test]
+    fn a_site_that_sends_no_file_needs_no_root() {
+        for text in [
+            format!("root = 'www'\n{AWAY}"),
+            AWAY.replace("[[sites]]\nhosts = 'a'\n", "").replace("sites.", ""),
+        ] {
+            let (_dir, source) = place(&text);
+            let settings = source.load().unwrap_or_else(|error| panic!("{text}: {error}"));
+            let files = settings.sites.first().map_or(&settings.files, |site| &site.files);
+            assert_eq!(files.root, PathBuf::new(), "{text}");
+            assert_eq!(source.load_text(&settings.to_toml()).expect("settings"), settings);
+        }
+        for (instead, of) in [
+            ("status = 404", "fallback = '/404.html'"),
+            ("'/**'", "'/a/**'"),
+            ("redirect = 'https://b{path}'", ""),
+            ("[[sites.routes]]\npath = '/**'", "[sites.error_pages]\n404 = '/404.html'\n[[sites.routes]]"),
+        ] {
+            let text = AWAY.replace(instead, of);
+            let told = problems(&format!("root = 'www'\n{text}"));
+            assert!(told.contains("a site needs root, such as"), "{text}: {told}");
+        }
+    }
 }

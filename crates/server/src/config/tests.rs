@@ -88,11 +88,13 @@ fn a_site_begins_as_the_top_of_the_file() {
     let settings = load(&site("[[sites.headers]]\nset = { X-B = '2' }")).expect("settings");
     let [default, own] = &settings.all_sites()[..] else { panic!("two sites") };
     assert!(default.hosts.is_empty());
-    let FileSettings { index, listing, types, php, error_pages, headers, routes, .. } = &own.files;
+    let FileSettings { index, listing, types, php, error_pages, common_headers, headers, routes, .. } =
+        &own.files;
     assert_eq!((index, listing, types), (&default.files.index, &true, &default.files.types));
     assert_eq!(php, &default.files.php, "one application, and one line for it");
     assert!(error_pages.is_empty() && routes.is_empty(), "they are about paths of the default site");
-    let fields: Vec<_> = headers.iter().flat_map(|rule| &rule.set).map(|(name, _)| &**name).collect();
+    let headers = common_headers.iter().chain(headers);
+    let fields: Vec<_> = headers.flat_map(|rule| &rule.set).map(|(name, _)| &**name).collect();
     assert_eq!(fields, ["X-A", "X-B"]);
     let pools = |keys: &str| {
         let settings = load(&site(keys)).expect("settings");
@@ -770,6 +772,7 @@ header_size = 16_384
 header_count = 50
 body = 0
 ranges = 5
+retry_after = "2 s"
 
 [timeouts]
 header = "1500 ms"

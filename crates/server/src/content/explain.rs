@@ -11,9 +11,11 @@ use super::numbers::Elsewhere;
 use super::path::{Path, Refusal};
 use super::resolver::Resolver;
 use super::routes::{Action, Instead, LeadsTo, NO_ROUTES, Routes};
+use super::rules::Rules;
 use super::sites::Hosts;
 use super::types::Types;
 use crate::config::{FileSettings, Settings, SiteSettings};
+use crate::plain::Plain;
 
 /// Which site and which of its routes answer requests for an URL, or for a target of the default site (a path
 /// with or without a query), and how. What is below the root is looked at, if it can be.
@@ -31,22 +33,27 @@ pub fn explain(settings: &Settings, url: &str) -> String {
     let answer = match Path::decode(raw.as_bytes(), files.dotfiles, &mut decoded) {
         Ok(path) => {
             let routes = Arc::new(Routes::new(number, files));
-            let resolver = Resolver::new(files, Arc::clone(&routes)).ok();
+            let resolver = Resolver::new(files, Arc::clone(&routes), Rules::default()).ok();
             let answer = routes.explain(path.bytes(), query.map(str::as_bytes), resolver.as_ref());
             match answer {
                 Explained::File(answer) if !path.bytes().ends_with(b"/") => {
-                    format!("{answer}\n{}", sent_as(files, path))
+                    format!("{}\n{}", Plain(&answer), Plain(&sent_as(files, path)))
                 }
-                Explained::File(answer) | Explained::Other(answer) => answer,
+                Explained::File(answer) | Explained::Other(answer) => Plain(&answer).to_string(),
             }
         }
-        Err(refusal) => Routes::new(number, files).explain_no_name(raw.as_bytes(), refusal, files.dotfiles),
+        Err(refusal) => {
+            let answer = Routes::new(number, files).explain_no_name(raw.as_bytes(), refusal, files.dotfiles);
+            Plain(&answer).to_string()
+        }
     };
     let hosts: Vec<_> = hosts.iter().map(ToString::to_string).collect();
+    let root = files.root.to_string_lossy();
+    let root = if root.is_empty() { "no root".to_owned() } else { format!("root {}", Plain(&root)) };
     match (settings.sites.len(), number) {
         (0, _) => answer,
-        (_, 0) => format!("the default site, root {}\n{answer}", files.root.display()),
-        _ => format!("site {number} ({}), root {}\n{answer}", hosts.join(", "), files.root.display()),
+        (_, 0) => format!("the default site, {root}\n{answer}"),
+        _ => format!("site {number} ({}), {root}\n{answer}", hosts.join(", ")),
     }
 }
 

@@ -19,6 +19,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http1::Status;
 use http1::coding::{Coding, CodingSet};
 use http1::date::format_http_date;
 use sys::file::{FileKind, FileStat, FileTime, Symlinks};
@@ -105,7 +106,7 @@ pub(super) struct Load<'a> {
 }
 
 impl Loader {
-    pub(super) fn new(settings: &FileSettings, routes: Arc<Routes>) -> io::Result<Self> {
+    pub(super) fn new(settings: &FileSettings, routes: Arc<Routes>, rules: Rules) -> io::Result<Self> {
         let validity_ms = settings.validity.as_millis() as u64;
         Ok(Self {
             root: Root::open(settings.root.clone(), validity_ms)?,
@@ -114,7 +115,7 @@ impl Loader {
             scripts: Scripts::new(settings),
             routes,
             types: Types::new(settings),
-            rules: Rules::new(&settings.headers),
+            rules,
             precompressed: settings.precompressed,
             outdated: Outdated::default(),
             // What has no room at all need not be read.
@@ -279,7 +280,7 @@ impl Loader {
         line(&mut memory, format_args!("Content-Type: {media_type}"));
         let coding = at(&memory);
         line(&mut memory, format_args!("Vary: Accept"));
-        self.rules.write_lines_of_no_file(Some(path), Some(media_type), &mut memory);
+        self.rules.write_lines_of_no_file(Status::OK, Some(path), Some(media_type), &mut memory);
         memory.extend_from_slice(b"\r\n");
         let body = at(&memory);
         if stat.size <= self.small_file {

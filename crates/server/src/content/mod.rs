@@ -111,9 +111,6 @@ use crate::config::SiteSettings;
 /// What is allowed on files.
 const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 
-/// How long clients are asked to wait when there is no room for another file, in seconds.
-const RETRY_AFTER: &[u8] = b"1";
-
 /// The files below the roots of all sites, as one worker serves them.
 #[derive(Debug)]
 pub struct Content {
@@ -133,11 +130,7 @@ pub type Answer = Result<Plan<Pin>, Detour>;
 
 /// What an error of that status has among its fields.
 fn field_of(status: Status) -> Option<(&'static str, &'static [u8])> {
-    match status {
-        Status::METHOD_NOT_ALLOWED => Some(("Allow", ALLOW)),
-        Status::SERVICE_UNAVAILABLE => Some(("Retry-After", RETRY_AFTER)),
-        _ => None,
-    }
+    (status == Status::METHOD_NOT_ALLOWED).then_some(("Allow", ALLOW))
 }
 
 impl Content {
@@ -427,8 +420,9 @@ impl Content {
         plan
     }
 
-    /// Adds the operator's header fields of a site to the head of a reply that is no file. `raw_path` is the
-    /// path of the request, if it has been read; one that can't be decoded is matched as it is.
+    /// Adds the operator's header fields of a site to the head of a reply that is no file, and when to ask
+    /// again. `raw_path` is the path of the request, if it has been read; one that can't be decoded is matched
+    /// as it is.
     fn add_fields(
         &self,
         plan: &mut Plan<Pin>,
@@ -437,15 +431,20 @@ impl Content {
         media_type: Option<&str>,
     ) {
         let rules = &self.resolvers.of(site).loader.rules;
+        let Site { dotfiles, retry_after, .. } = &self.sites[usize::from(site)];
+        let is_unavailable = plan.status() == Status::SERVICE_UNAVAILABLE;
+        let when = retry_after.as_deref().filter(|_| is_unavailable).unwrap_or_default();
         if rules.is_empty() {
-            return;
+            return plan.bytes(when);
         }
-        let (dotfiles, mut decoded) = (self.sites[usize::from(site)].dotfiles, Vec::new());
+        let (dotfiles, mut decoded) = (*dotfiles, Vec::new());
         let path = raw_path
             .filter(|raw| raw.starts_with(b"/"))
             .map(|raw| Path::decode(raw, dotfiles, &mut decoded).map_or(raw, Path::bytes));
         let mut lines = Vec::new();
-        rules.write_lines_of_no_file(path, media_type, &mut lines);
+        if !rules.write_lines_of_no_file(plan.status(), path, media_type, &mut lines) {
+            plan.bytes(when);
+        }
         plan.bytes(&lines);
     }
 }

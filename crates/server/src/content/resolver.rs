@@ -27,6 +27,7 @@ use super::path::Path;
 use super::patience::{Patience, WouldBlock};
 use super::refusals::{Reason, Refusals, permit};
 use super::routes::Routes;
+use super::rules::Rules;
 use super::scripts::Verdict;
 use crate::config::FileSettings;
 use crate::error_log::Limited;
@@ -94,8 +95,12 @@ impl Resolver {
     /// # Errors
     ///
     /// The directory can't be opened.
-    pub(super) fn new(settings: &FileSettings, routes: Arc<Routes>) -> Result<Self, ContentError> {
-        let loader = Loader::new(settings, routes)
+    pub(super) fn new(
+        settings: &FileSettings,
+        routes: Arc<Routes>,
+        rules: Rules,
+    ) -> Result<Self, ContentError> {
+        let loader = Loader::new(settings, routes, rules)
             .map_err(|source| ContentError::Root { path: settings.root.clone(), source })?;
         Ok(Self {
             loader,

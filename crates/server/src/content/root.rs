@@ -43,9 +43,11 @@ struct Last {
 }
 
 impl Root {
-    /// Opens the directory, in which the user must be able to get to files.
+    /// Opens the directory, in which the user must be able to get to files. Where there is none there are no
+    /// files.
     pub(super) fn open(path: PathBuf, validity_ms: u64) -> io::Result<Self> {
-        let directory = Directory::open(&path)?;
+        let is_none = path.as_os_str().is_empty();
+        let directory = if is_none { Directory::none()? } else { Directory::open(&path)? };
         if let Err(error) = sys::file::find_beneath(&directory, b".", Symlinks::Any)
             && OpenFailure::of(&error) == OpenFailure::Denied
         {
@@ -56,7 +58,7 @@ impl Root {
             path,
             directory,
             validity_ms,
-            trusted_until_ms: AtomicU64::new(0),
+            trusted_until_ms: AtomicU64::new(if is_none { u64::MAX } else { 0 }),
             changes: AtomicU32::new(0),
             looking: Mutex::new(Last { device, inode, has_failed: false }),
         })

@@ -3,20 +3,31 @@
 //! They are part of a file's header lines in the open-file table, so a pattern is matched when a file is
 //! opened and not for each request. They go with all other replies as well (errors, redirects, listings,
 //! OPTIONS), where browsers want some of them; but for what says how long a reply may be kept: a
-//! Cache-Control that is right for a file would keep its absence in caches just as long.
+//! Cache-Control that is right for a file would keep its absence in caches just as long. Retry-After goes with
+//! those alone that may be asked for again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashSet;
+use http1::Status;
 use http1::date::format_http_date;
 
 use super::patterns::Patterns;
 use super::types::essence;
-use crate::config::HeaderRule;
+use crate::config::{HeaderRule, SiteSettings};
 
-/// All rules, in their order.
-#[derive(Debug)]
+/// The rules of a site.
+#[derive(Debug, Default)]
 pub(super) struct Rules {
+    /// Those of all sites, which go first.
+    common: Arc<List>,
+    own: List,
+}
+
+/// Rules in their order.
+#[derive(Debug, Default)]
+struct List {
     paths: Patterns,
     media_types: Patterns,
     /// The fields of each.
@@ -31,12 +42,16 @@ enum Value {
 }
 
 impl Rules {
-    pub(super) fn new(rules: &[HeaderRule]) -> Self {
-        Self {
-            paths: Patterns::new(rules.iter().map(|rule| (rule.path.as_ref(), rule.ignore_case))),
-            media_types: Patterns::new(rules.iter().map(|rule| (rule.media_type.as_ref(), false))),
-            fields: rules.iter().map(fields).collect(),
-        }
+    /// Those of each site.
+    pub(super) fn of_sites(sites: &[SiteSettings]) -> impl Iterator<Item = Self> {
+        let mut known: (Arc<[HeaderRule]>, Arc<List>) = Default::default();
+        sites.iter().map(move |site| {
+            let common = &site.files.common_headers;
+            if !Arc::ptr_eq(common, &known.0) {
+                known = (Arc::clone(common), Arc::new(List::new(common)));
+            }
+            Self { common: Arc::clone(&known.1), own: List::new(&site.files.headers) }
+        })
     }
 
     /// Appends the lines for a file. Says whether one of them grows old, as a date does.
@@ -48,7 +63,7 @@ impl Rules {
         lines: &mut Vec<u8>,
     ) -> bool {
         let mut grows_old = false;
-        for (name, value) in self.chosen(Some(path), Some(media_type), |_| true) {
+        for (name, value) in self.chosen(Some(path), Some(media_type), |(name, _)| !is_retry_after(name)) {
             match value {
                 Value::Text(text) => write_line(name, text.as_bytes(), lines),
                 Value::DateAfter(time) => {
@@ -61,23 +76,31 @@ impl Rules {
     }
 
     /// Appends the lines for a reply that is no file: what was asked for, unless nobody could tell, and the
-    /// type of what is sent, if anything is.
+    /// type of what is sent, if anything is. Says whether one of them tells when to ask again.
     pub(super) fn write_lines_of_no_file(
         &self,
+        status: Status,
         path: Option<&[u8]>,
         media_type: Option<&str>,
         lines: &mut Vec<u8>,
-    ) {
-        for (name, value) in self.chosen(path, media_type, |field| !is_for_keeping(field)) {
+    ) -> bool {
+        let may_be_asked_again = matches!(status.0, 300..=399 | 413 | 429 | 503);
+        let is_wanted = |field: &(String, Value)| {
+            !is_for_keeping(field) && (may_be_asked_again || !is_retry_after(&field.0))
+        };
+        let mut tells_when = false;
+        for (name, value) in self.chosen(path, media_type, is_wanted) {
             if let Value::Text(text) = value {
                 write_line(name, text.as_bytes(), lines);
+                tells_when |= is_retry_after(name);
             }
         }
+        tells_when
     }
 
     /// Whether there is none.
     pub(super) fn is_empty(&self) -> bool {
-        self.fields.is_empty()
+        self.common.fields.is_empty() && self.own.fields.is_empty()
     }
 
     /// The `wanted` fields of the rules that apply, the last one of each name.
@@ -91,16 +114,40 @@ impl Rules {
             return Vec::new();
         }
         let essence = media_type.map(essence);
-        // Of a path that takes too long to match: those that were found by then.
-        let by_path = self.paths.of_path(path.unwrap_or_default()).numbers;
-        let by_type = self.media_types.of_media_type(essence.as_deref().map(str::as_bytes)).numbers;
-        let both = by_path.iter().filter(|number| by_type.binary_search(number).is_ok());
-        let fields = both.flat_map(|number| &self.fields[*number]).filter(|field| wanted(field));
+        let essence = essence.as_deref().map(str::as_bytes);
+        let mut fields = self.common.of(path, essence);
+        fields.extend(self.own.of(path, essence));
         let mut names = HashSet::new();
-        let mut chosen: Vec<_> =
-            fields.rev().filter(|(name, _)| names.insert(name.to_ascii_lowercase())).collect();
+        let mut chosen: Vec<_> = fields
+            .into_iter()
+            .rev()
+            .filter(|field| wanted(field))
+            .filter(|(name, _)| names.insert(name.to_ascii_lowercase()))
+            .collect();
         chosen.reverse();
         chosen
+    }
+}
+
+impl List {
+    fn new(rules: &[HeaderRule]) -> Self {
+        Self {
+            paths: Patterns::new(rules.iter().map(|rule| (rule.path.as_ref(), rule.ignore_case))),
+            media_types: Patterns::new(rules.iter().map(|rule| (rule.media_type.as_ref(), false))),
+            fields: rules.iter().map(fields).collect(),
+        }
+    }
+
+    /// The fields of the rules that apply.
+    fn of(&self, path: Option<&[u8]>, essence: Option<&[u8]>) -> Vec<&(String, Value)> {
+        if self.fields.is_empty() {
+            return Vec::new();
+        }
+        // Of a path that takes too long to match: those that were found by then.
+        let by_path = self.paths.of_path(path.unwrap_or_default()).numbers;
+        let by_type = self.media_types.of_media_type(essence).numbers;
+        let both = by_path.iter().filter(|number| by_type.binary_search(number).is_ok());
+        both.flat_map(|number| &self.fields[*number]).collect()
     }
 }
 
@@ -108,6 +155,10 @@ fn write_line(name: &str, value: &[u8], lines: &mut Vec<u8>) {
     for part in [name.as_bytes(), b": ", value, b"\r\n"] {
         lines.extend_from_slice(part);
     }
+}
+
+fn is_retry_after(name: &str) -> bool {
+    name.eq_ignore_ascii_case("Retry-After")
 }
 
 /// Whether a field lets caches keep what it comes with: Expires, and a Cache-Control (RFC 9111, or one of RFC
@@ -133,10 +184,20 @@ fn fields(rule: &HeaderRule) -> Vec<(String, Value)> {
     if let Some(time) = rule.expires {
         // Expires says the same to HTTP/1.0 caches (RFC 9111 section 5.3).
         let max_age = format!("max-age={}", time.as_secs());
-        fields.push(("Cache-Control".to_owned(), Value::Text(max_age)));
+        let kept = fields.iter_mut().find(|(name, _)| name.eq_ignore_ascii_case("Cache-Control"));
+        match kept {
+            Some((_, Value::Text(text))) if has_max_age(text) => {}
+            Some((_, Value::Text(text))) => *text = format!("{text}, {max_age}"),
+            _ => fields.push(("Cache-Control".to_owned(), Value::Text(max_age))),
+        }
         fields.push(("Expires".to_owned(), Value::DateAfter(time)));
     }
     fields
+}
+
+/// Whether a Cache-Control says itself how long a reply is fresh.
+fn has_max_age(text: &str) -> bool {
+    text.split(',').any(|directive| directive.trim().to_ascii_lowercase().starts_with("max-age="))
 }
 
 #[cfg(test)]
@@ -159,9 +220,13 @@ mod tests {
         }
     }
 
+    fn of(rules: &[HeaderRule]) -> Rules {
+        Rules { own: List::new(rules), ..Rules::default() }
+    }
+
     fn lines(rules: &[HeaderRule], path: &str, media_type: &str) -> (String, bool) {
         let mut lines = Vec::new();
-        let grows_old = Rules::new(rules).write_lines(path.as_bytes(), media_type, 784_111_717, &mut lines);
+        let grows_old = of(rules).write_lines(path.as_bytes(), media_type, 784_111_717, &mut lines);
         (String::from_utf8(lines).unwrap(), grows_old)
     }
 
@@ -195,16 +260,44 @@ mod tests {
     }
 
     #[test]
+    fn expires_goes_behind_what_the_same_rule_says_of_keeping() {
+        for (said, sent) in [
+            ("public, immutable", "public, immutable, max-age=60"),
+            ("Max-Age=60", "Max-Age=60"),
+            ("s-maxage=5", "s-maxage=5, max-age=60"),
+        ] {
+            let rules = [rule(None, None, &[("cache-control", said)], Some(60))];
+            let text = lines(&rules, "/a", "x/y").0;
+            assert!(text.starts_with(&format!("cache-control: {sent}\r\nExpires: ")), "{text}");
+        }
+    }
+
+    #[test]
+    fn when_to_ask_again_goes_with_replies_that_may_be_asked_for() {
+        let rules = [rule(None, None, &[("retry-after", "7"), ("X-A", "1")], None)];
+        assert_eq!(lines(&rules, "/a", "x/y").0, "X-A: 1\r\n");
+        for (status, tells) in
+            [(503, true), (429, true), (413, true), (302, true), (404, false), (204, false)]
+        {
+            let mut lines = Vec::new();
+            let told = of(&rules).write_lines_of_no_file(Status(status), None, None, &mut lines);
+            assert_eq!(told, tells, "{status}");
+            assert_eq!(lines.starts_with(b"retry-after: 7\r\n"), tells, "{status}");
+        }
+    }
+
+    #[test]
     fn what_is_no_file_is_not_kept_for_it() {
         let rules = [
             rule(None, None, &[("X-All", "1"), ("Cache-Control", "private, No-Store")], None),
             rule(Some("/a/**"), None, &[("X-A", "1"), ("CDN-Cache-Control", "max-age=60")], Some(60)),
             rule(None, Some("text/html"), &[("X-Html", "1"), ("expires", "0")], None),
         ];
-        let rules = Rules::new(&rules);
+        let rules = of(&rules);
         let of = |path: Option<&str>, media_type| {
             let mut lines = Vec::new();
-            rules.write_lines_of_no_file(path.map(str::as_bytes), media_type, &mut lines);
+            let status = Status::NOT_FOUND;
+            assert!(!rules.write_lines_of_no_file(status, path.map(str::as_bytes), media_type, &mut lines));
             String::from_utf8(lines).unwrap()
         };
         let all = "X-All: 1\r\nCache-Control: private, No-Store\r\n";

@@ -4,11 +4,13 @@
 //! letters, or by dots and blanks behind it, is neither a script nor a file: on a file system that does not
 //! tell them apart it would be the source.
 
+use std::sync::Arc;
+
 use crate::config::FileSettings;
 
 /// The endings of scripts' names, such as `.php`.
 #[derive(Debug)]
-pub(super) struct Scripts(Vec<Box<[u8]>>);
+pub(super) struct Scripts(Arc<[String]>);
 
 /// What a name is, if it is not that of a file to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,10 +22,11 @@ pub(super) enum Verdict {
 
 impl Scripts {
     pub(super) fn new(settings: &FileSettings) -> Self {
+        if !settings.scripts.is_empty() {
+            return Self(Arc::clone(&settings.scripts));
+        }
         let routes: Vec<_> = settings.all_routes().collect();
-        let own = routes.iter().filter_map(|rule| rule.script_ending());
-        let others = settings.scripts.iter().map(String::as_str);
-        Self(own.chain(others).map(|ending| ending.as_bytes().into()).collect())
+        Self(routes.iter().filter_map(|rule| rule.script_ending()).map(str::to_owned).collect())
     }
 
     /// Whether there are no endings.
@@ -34,7 +37,7 @@ impl Scripts {
     /// What a path names. `None`: a file to be sent, or a directory.
     pub(super) fn judge(&self, path: &[u8]) -> Option<Verdict> {
         let has = |ending: &[u8]| path.len() > ending.len() && path.ends_with(ending);
-        if self.0.iter().any(|ending| has(ending)) {
+        if self.0.iter().any(|ending| has(ending.as_bytes())) {
             return Some(Verdict::Script);
         }
         let looks_like = |ending: &[u8]| {
@@ -43,7 +46,7 @@ impl Scripts {
             let end = name.len().checked_sub(ending.len()).map(|at| &name[at..]);
             end.is_some_and(|end| end.eq_ignore_ascii_case(ending))
         };
-        self.0.iter().any(|ending| looks_like(ending)).then_some(Verdict::Lookalike)
+        self.0.iter().any(|ending| looks_like(ending.as_bytes())).then_some(Verdict::Lookalike)
     }
 }
 
@@ -66,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_script_is_told_by_its_ending_and_never_by_its_likeness() {
-        let scripts = Scripts(vec![b".php"[..].into()]);
+        let scripts = Scripts([".php".to_owned()].into());
         assert_eq!(scripts.judge(b"/a/b.php"), Some(Verdict::Script));
         for path in [&b"/a.PHP"[..], b"/a.Php", b"/.pHp", b"/a.php.", b"/a.php. .", b"/a.PHP "] {
             assert_eq!(scripts.judge(path), Some(Verdict::Lookalike), "{path:?}");
@@ -74,7 +77,7 @@ mod tests {
         for path in [&b"/a.php5"[..], b"/a.phps", b"/php", b"/a.php/", b"/", b"", b"/a.ph\xc4\xb1"] {
             assert_eq!(scripts.judge(path), None, "{path:?}");
         }
-        assert_eq!(Scripts(Vec::new()).judge(b"/a.php"), None);
+        assert_eq!(Scripts(Arc::default()).judge(b"/a.php"), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::lookup::{Lookup, LookupResult};
 use super::numbers::SiteNumber;
 use super::resolver::{ContentError, Resolver};
 use super::routes::Routes;
+use super::rules::Rules;
 use crate::config::SiteSettings;
 
 /// A site, as one worker serves it.
@@ -21,6 +22,8 @@ pub(super) struct Site {
     pub(super) root_changes: u32,
     pub(super) dotfiles: bool,
     pub(super) listing: bool,
+    /// The line that says when to ask again.
+    pub(super) retry_after: Option<Box<[u8]>>,
     pub(super) error_pages: ErrorPages,
     pub(super) routes: Arc<Routes>,
 }
@@ -32,6 +35,10 @@ impl Site {
             root_changes: resolvers.of(number).loader.root.changes(),
             dotfiles: files.dotfiles,
             listing: files.listing,
+            retry_after: files.retry_after.map(|time| {
+                let seconds = time.as_millis().div_ceil(1000);
+                format!("Retry-After: {seconds}\r\n").into_bytes().into()
+            }),
             error_pages: ErrorPages::new(files),
             routes: Arc::clone(&resolvers.of(number).loader.routes),
         }
@@ -51,9 +58,9 @@ impl Resolvers {
     ///
     /// One of the directories can't be opened.
     pub fn new(sites: &[SiteSettings]) -> Result<Self, ContentError> {
-        let all = (0..).zip(sites).map(|(number, site)| {
+        let all = (0..).zip(sites).zip(Rules::of_sites(sites)).map(|((number, site), rules)| {
             let routes = Arc::new(Routes::new(number, &site.files));
-            Resolver::new(&site.files, routes)
+            Resolver::new(&site.files, routes, rules)
         });
         Ok(Self { all: all.collect::<Result<_, _>>()? })
     }

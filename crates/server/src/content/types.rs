@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use http1::coding::Coding;
 
@@ -17,16 +18,16 @@ const UNKNOWN: &str = "application/octet-stream";
 /// Media types and codings by the endings of names.
 #[derive(Debug)]
 pub(super) struct Types {
-    own: BTreeMap<String, String>,
-    encodings: BTreeMap<String, Option<Coding>>,
+    own: Arc<BTreeMap<String, String>>,
+    encodings: Arc<BTreeMap<String, Option<Coding>>>,
     charset: Option<String>,
 }
 
 impl Types {
     /// The operator's types and codings, and the charset for text that names none.
     pub(super) fn new(settings: &FileSettings) -> Self {
-        let FileSettings { types, encodings, charset, .. } = settings.clone();
-        Self { own: types, encodings, charset }
+        let FileSettings { types, encodings, charset, .. } = settings;
+        Self { own: Arc::clone(types), encodings: Arc::clone(encodings), charset: charset.clone() }
     }
 
     /// The value of Content-Type for the file at `path`.
@@ -247,8 +248,8 @@ mod tests {
     ) -> Types {
         let encodings = encodings.map(|(ending, coding)| (ending.to_owned(), coding));
         Types::new(&FileSettings {
-            types: types.into(),
-            encodings: encodings.into(),
+            types: Arc::new(types.into()),
+            encodings: Arc::new(encodings.into()),
             charset: charset.map(str::to_owned),
             ..FileSettings::new("/".into())
         })

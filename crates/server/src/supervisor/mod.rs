@@ -190,10 +190,16 @@ pub fn run(source: Source) -> Result<(), RunError> {
 fn prepare(settings: &Settings) -> Result<(), RunError> {
     signal::ignore_broken_pipe().map_err(failed("ignore SIGPIPE"))?;
     signal::ignore_background_output().map_err(failed("ignore SIGTTOU"))?;
-    process::raise_descriptor_limit().map_err(failed("raise the descriptor limit"))?;
+    raise_descriptor_limit()?;
     if let Some(cpus) = &settings.cpus {
         process::pin_to_cpus(cpus).map_err(failed(&format!("run on CPUs {cpus:?} alone")))?;
     }
+    Ok(())
+}
+
+/// A root is kept open for each site.
+pub(crate) fn raise_descriptor_limit() -> Result<(), RunError> {
+    process::raise_descriptor_limit().map_err(failed("raise the descriptor limit"))?;
     Ok(())
 }
 
@@ -550,7 +556,9 @@ impl Supervisor {
             (_, 1) => format!("{copies} copies"),
             _ => format!("{copies} copies of {workers} workers"),
         };
-        let what = format!("{}, {workers}, {}", architecture.name(), files.root.display());
+        let root =
+            if files.root.as_os_str().is_empty() { "no root".into() } else { files.root.to_string_lossy() };
+        let what = format!("{}, {workers}, {root}", architecture.name());
         let mut said = Vec::new();
         for listener in self.listeners.iter().flatten() {
             // Copies may share an address.

@@ -66,6 +66,12 @@ impl Directory {
         }
     }
 
+    /// What has no files in it, and is no directory: nothing can be opened beneath it. `memfd_create(2)`.
+    pub fn none() -> io::Result<Self> {
+        let descriptor = super::in_memory("no directory")?.into();
+        Ok(Self { descriptor, path: PathBuf::new(), resolution: Resolution::Kernel })
+    }
+
     fn open_with(path: &Path, resolution: Resolution) -> io::Result<Self> {
         let descriptor = open_place(path)?;
         Ok(Self { descriptor, path: std::path::absolute(path)?, resolution })

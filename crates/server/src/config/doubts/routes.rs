@@ -49,7 +49,9 @@ pub(super) fn look(site: &Site<'_>, doubts: &mut Doubts) {
     let routes: Vec<_> = routes.collect();
     let mut takers = Takers::default();
     for (number, route) in routes.iter().enumerate() {
-        match takers.of_all(&route.rule) {
+        // Paths with encoded slashes are taken by those alone that say so.
+        let takes_more = |by: &usize| route.rule.encoded_slashes && !routes[*by].rule.encoded_slashes;
+        match takers.of_all(&route.rule).filter(|by| !takes_more(by)) {
             Some(by) => doubts.add(route.item, unreachable(route, &routes[by])),
             None => takers.insert(number, &route.rule),
         }

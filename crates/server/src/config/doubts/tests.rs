@@ -50,6 +50,7 @@ fn a_route_that_no_request_comes_to_is_told_with_who_takes_its_paths() {
         ("path = '/a/**', pool = 'p'", "path = '/a/**', fallback = '/404.html'"),
         ("pool = 'p', scripts = '.php'", "pool = 'p', scripts = '.phtml'"),
         ("pool = 'p'", "path = '/a.html', status = 404"),
+        ("path = '/a/**', pool = 'p'", "path = '/a/**', pool = 'p', encoded_slashes = true"),
         ("path = '/a', status = 404", "path = '/{a,b}', status = 404"),
     ] {
         let told = routes(&[&format!("{{ {first} }}"), &format!("{{ {second} }}")]);

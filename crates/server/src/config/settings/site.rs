@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http1::coding::Coding;
@@ -12,7 +13,7 @@ use sys::file::Symlinks;
 use super::log::AccessLogSettings;
 use crate::config::address::ListenAddress;
 use crate::config::host::HostPattern;
-use crate::config::pattern::Pattern;
+use crate::config::pattern::{Pattern, Segment};
 use crate::config::target::Target;
 
 /// What is served for some hosts.
@@ -29,7 +30,8 @@ pub struct SiteSettings {
 /// The files served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSettings {
-    /// The directory, absolute.
+    /// The directory, absolute; empty where there is none, as no request is for a file
+    /// ([`FileSettings::needs_no_root`]).
     pub root: PathBuf,
     /// File names that stand for a directory, tried in this order.
     pub index: Vec<String>,
@@ -53,13 +55,18 @@ pub struct FileSettings {
     pub memory: u64,
     /// Media types by the ending of names (lower case, without the dot before it, such as `md` or `wasm.gz`),
     /// before those that everybody knows.
-    pub types: BTreeMap<String, String>,
+    pub types: Arc<BTreeMap<String, String>>,
     /// The coding in which files are stored, by such an ending; `None`: in none, whatever is usual.
-    pub encodings: BTreeMap<String, Option<Coding>>,
+    pub encodings: Arc<BTreeMap<String, Option<Coding>>>,
     /// The `charset` added to `text/*` types that have none.
     pub charset: Option<String>,
+    /// How long clients are asked to wait who get 503 (`Retry-After`), in seconds; `None`: they are told
+    /// nothing. The same for all sites.
+    pub retry_after: Option<Duration>,
     /// The bodies of error replies by status (400 to 599): paths from the root, beginning with `/`.
     pub error_pages: BTreeMap<u16, String>,
+    /// The rules of all sites, which go before those of this one.
+    pub common_headers: Arc<[HeaderRule]>,
     /// More response header fields. All rules that match apply; for one field name the last of them wins.
     pub headers: Vec<HeaderRule>,
     /// What is done with requests for some paths. The first that matches is taken.
@@ -67,9 +74,9 @@ pub struct FileSettings {
     /// The application that runs the root's PHP scripts: a route before the first that has a fallback, behind
     /// the others.
     pub php: Option<Php>,
-    /// Endings of names that no file is sent of, beside those that the routes have: scripts of other sites,
-    /// whose roots may be reached from here.
-    pub scripts: Vec<String>,
+    /// Endings of names that no file is sent of: of scripts of all sites, whose roots may be reached from here.
+    /// If there are none, those that the routes have.
+    pub scripts: Arc<[String]>,
 }
 
 /// An application that runs PHP scripts, and the pool that it is in.
@@ -101,14 +108,16 @@ impl FileSettings {
             validity: Duration::from_secs(1),
             max_open: const { NonZeroU32::new(4096).unwrap() },
             memory: 64 << 20,
-            types: BTreeMap::new(),
-            encodings: BTreeMap::new(),
+            types: Arc::default(),
+            encodings: Arc::default(),
             charset: Some("utf-8".into()),
+            retry_after: Some(Duration::from_secs(1)),
             error_pages: BTreeMap::new(),
+            common_headers: Arc::default(),
             headers: Vec::new(),
             routes: Vec::new(),
             php: None,
-            scripts: Vec::new(),
+            scripts: Arc::default(),
         }
     }
 
@@ -133,6 +142,18 @@ impl FileSettings {
         let (before, behind) = self.routes.split_at(fallback.unwrap_or(self.routes.len()));
         let [before, behind] = [before, behind].map(|routes| routes.iter().map(Cow::Borrowed));
         before.chain(php.map(Cow::Owned)).chain(behind)
+    }
+
+    /// Whether nothing below the root is ever sent: all requests are redirected or refused, without pages of
+    /// their own.
+    pub fn needs_no_root(&self) -> bool {
+        let leads_away = |route: &RouteRule| route.redirect.is_some() || route.status.is_some();
+        let takes_all = |route: &RouteRule| match &route.path {
+            None => true,
+            Some(path) => path.ways().any(|way| matches!(way, [Segment::Any])),
+        };
+        let mut before = self.routes.iter().take_while(|route| leads_away(route));
+        self.error_pages.is_empty() && before.any(takes_all)
     }
 
     /// The index names, that of PHP included.
@@ -187,8 +208,8 @@ pub struct HeaderRule {
     /// Matches the media type without parameters, such as `image/*`.
     pub media_type: Option<Pattern>,
     /// Names and values that were checked: no control characters, none of the fields that the server makes
-    /// itself.
+    /// itself. `Retry-After` goes with [statuses](http1::Status) for which it means something.
     pub set: Vec<(String, String)>,
-    /// `Cache-Control: max-age` and `Expires`, that long after the reply.
+    /// `Cache-Control: max-age`, behind what `set` has of that field, and `Expires`, that long after the reply.
     pub expires: Option<Duration>,
 }

@@ -1,5 +1,7 @@
 //! Siblings in other codings.
 
+use std::sync::Arc;
+
 use super::*;
 
 fn site() -> Site {
@@ -61,7 +63,7 @@ fn ranges_and_preconditions_are_of_the_coded_file() {
 #[test]
 fn files_that_are_stored_in_a_coding() {
     let mut site = Site::with(|settings| {
-        settings.encodings = [("wasm.gz".to_owned(), Some(Coding::Gzip))].into();
+        settings.encodings = Arc::new([("wasm.gz".to_owned(), Some(Coding::Gzip))].into());
         settings.error_pages = [(404, "/i.svgz".to_owned())].into();
     });
     site.write("i.svgz", "svg gzipped");

@@ -191,7 +191,8 @@ mod tests {
             let told = problems(&format!("[[headers]]\nexpires = '1 h'\nset.Cache-Control = '{said}'"));
             let directive = said.trim_start_matches("public, ");
             let expected = format!(
-                "2:11: headers.expires = '1 h': contradiction: makes max-age=3600, and the same rule sets {directive}"
+                "2:11: headers.expires = '1 h': contradiction: makes max-age=3600, \
+                 and the same rule sets {directive}"
             );
             assert!(told.contains(&expected), "{told}");
         }

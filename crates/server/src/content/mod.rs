@@ -420,9 +420,9 @@ impl Content {
         plan
     }
 
-    /// Adds the operator's header fields of a site to the head of a reply that is no file, and when to ask
-    /// again. `raw_path` is the path of the request, if it has been read; one that can't be decoded is matched
-    /// as it is.
+    /// Adds the operator's header fields of a site to the head of a reply that is no file, and when to
+    /// ask again. `raw_path` is the path of the request, if it has been read; one that can't be decoded is
+    /// matched as it is.
     fn add_fields(
         &self,
         plan: &mut Plan<Pin>,

@@ -3,8 +3,8 @@
 //! They are part of a file's header lines in the open-file table, so a pattern is matched when a file is
 //! opened and not for each request. They go with all other replies as well (errors, redirects, listings,
 //! OPTIONS), where browsers want some of them; but for what says how long a reply may be kept: a
-//! Cache-Control that is right for a file would keep its absence in caches just as long. Retry-After goes with
-//! those alone that may be asked for again.
+//! Cache-Control that is right for a file would keep its absence in caches just as long. Retry-After goes
+//! with those alone that may be asked for again.
 
 use std::sync::Arc;
 use std::time::Duration;

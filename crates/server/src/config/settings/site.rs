@@ -74,8 +74,8 @@ pub struct FileSettings {
     /// The application that runs the root's PHP scripts: a route before the first that has a fallback, behind
     /// the others.
     pub php: Option<Php>,
-    /// Endings of names that no file is sent of: of scripts of all sites, whose roots may be reached from here.
-    /// If there are none, those that the routes have.
+    /// Endings of names that no file is sent of: of scripts of all sites, whose roots may be reached from
+    /// here. If there are none, those that the routes have.
     pub scripts: Arc<[String]>,
 }
 
@@ -210,6 +210,7 @@ pub struct HeaderRule {
     /// Names and values that were checked: no control characters, none of the fields that the server makes
     /// itself. `Retry-After` goes with [statuses](http1::Status) for which it means something.
     pub set: Vec<(String, String)>,
-    /// `Cache-Control: max-age`, behind what `set` has of that field, and `Expires`, that long after the reply.
+    /// `Cache-Control: max-age`, behind what `set` has of that field, and `Expires`, that long after
+    /// the reply.
     pub expires: Option<Duration>,
 }

@@ -1,5 +1,7 @@
 //! Header lines that somebody adds to requests: which may be sent, and which stand instead of others.
 
+use std::net::Ipv6Addr;
+
 /// Fields of which a request has one line at most (RFC 9110, RFC 6265 section 5.4, RFC 6454 section 7.3).
 const SINGLE: [&str; 18] = [
     "authorization",
@@ -39,6 +41,9 @@ pub fn name(line: &str) -> Result<&str, String> {
     if is("transfer-encoding") {
         return Err(format!("{line:?}: bodies are sent whole, with their length; allowed: no such line"));
     }
+    if is("expect") {
+        return Err(format!("{line:?}: bodies are sent without waiting for a 100; allowed: no such line"));
+    }
     if is("host") {
         host(value.trim_matches([' ', '\t']))?;
     }
@@ -60,19 +65,27 @@ pub fn twice<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     })
 }
 
-/// Says what is wrong with the value of a Host line (RFC 9110 section 7.2).
+/// Says what is wrong with a value of Host (RFC 9110 section 7.2, RFC 3986 section 3.2.2), which is a name, an
+/// IPv4 address, or an IPv6 address in brackets, and a port in digits or none.
 ///
 /// # Errors
 ///
-/// It has what no host and no port has.
+/// It is nothing of that kind.
 pub fn host(value: &str) -> Result<(), String> {
-    let may_be = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:[]%".contains(&byte);
-    if value.is_empty() || !value.bytes().all(may_be) {
-        return Err(format!(
-            "{value:?} is no host; allowed: a name or an address, and a port, such as h:8080"
-        ));
+    let end = value.rfind(']').map_or_else(|| value.find(':').unwrap_or(value.len()), |bracket| bracket + 1);
+    let (host, port) = value.split_at(end);
+    let may_be = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte);
+    let is_host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.bytes().all(may_be),
+    };
+    let is_port = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
+    if is_host && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port)) {
+        return Ok(());
     }
-    Ok(())
+    Err(format!(
+        "{value:?} is no host; allowed: a name or an address, and a port, such as h:8080 or [::1]:8080"
+    ))
 }
 
 /// Whether it is a token (RFC 9110 section 5.6.2), as names of fields and methods are.
@@ -87,7 +100,17 @@ mod tests {
 
     #[test]
     fn header_lines_are_told_from_others() {
-        for right in ["X: y", "X:", "host: [::1]:80", "Host:h", "x-A: \u{e4}\t", "User-Agent: curl/8 (x)"] {
+        for right in [
+            "X: y",
+            "X:",
+            "host: [::1]:80",
+            "Host:h",
+            "Host: h:",
+            "Host: 127.0.0.1:8080",
+            "Host: [::]",
+            "x-A: \u{e4}\t",
+            "User-Agent: curl/8 (x)",
+        ] {
             assert!(name(right).is_ok(), "{right}");
         }
         assert_eq!(name("User-Agent: a:b"), Ok("User-Agent"));
@@ -106,6 +129,15 @@ mod tests {
             ("Host: a b", "is no host"),
             ("Host: http://h/", "is no host"),
             ("Host: u@h", "is no host"),
+            ("Host: [", "is no host"),
+            ("Host: []", "is no host"),
+            ("Host: [127.0.0.1]:80", "is no host"),
+            ("Host: [::1]80", "is no host"),
+            ("Host: a:b:c", "is no host"),
+            ("Host: ::1", "is no host"),
+            ("Host: h:+80", "is no host"),
+            ("Host: :80", "is no host"),
+            ("expect: 100-continue", "without waiting"),
         ] {
             let error = name(wrong).unwrap_err();
             assert!(error.contains(told), "{wrong}: {error}");

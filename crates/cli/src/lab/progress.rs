@@ -105,6 +105,7 @@ impl Watcher {
 fn short(rate: f64) -> String {
     match rate {
         0.0 => "0".to_owned(),
+        _ if rate < 0.005 => format!("{rate:.1e}"),
         _ if rate < 0.995 => format!("{rate:.2}"),
         _ if rate < 9.95 => format!("{rate:.1}"),
         _ => format!("{rate:.0}"),

@@ -100,6 +100,7 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
         }
         None => return Err(allowed.to_owned()),
     };
+    fields::host(host).map_err(|error| format!("{error}; {allowed}"))?;
     let name = authority.host().trim_start_matches('[').trim_end_matches(']');
     let address = (name, port).to_socket_addrs().ok().and_then(|mut found| found.next());
     let address = address.ok_or_else(|| format!("no such host; {allowed}"))?;
@@ -201,6 +202,9 @@ mod tests {
             "http://127.0.0.1/%",
             "http://u:p@127.0.0.1/",
             "http://127.0.0.1:99999/",
+            "http://127.0.0.1:+80/",
+            "http://[127.0.0.1]:80/",
+            "http://[]/",
             "http:///a",
             "ftp://127.0.0.1/",
             "?x",

@@ -126,5 +126,8 @@ fn connections_that_end_are_opened_again() {
     let opened = connections.load(Ordering::Relaxed) as u64;
     assert!(opened >= 10, "{opened}");
     let Measures { connections, .. } = &measures;
-    assert!(connections.tried.abs_diff(opened) <= 2 && connections.lost + 4 >= opened, "{connections:?}");
+    // Those that are opened when the measured time is over do not count.
+    let counted = opened.saturating_sub(12)..=opened + 2;
+    assert!(counted.contains(&connections.tried), "{connections:?}, {opened} opened");
+    assert!(connections.lost + 4 >= connections.tried, "{connections:?}");
 }

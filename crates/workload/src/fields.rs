@@ -65,7 +65,7 @@ pub fn twice<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     })
 }
 
-/// Says what is wrong with a value of Host (RFC 9110 section 7.2, RFC 3986 section 3.2.2), which is a name, an
+/// Says what is wrong with a value of Host (RFC 9110 section 7.2, RFC 3986 section 3.2.2). It is a name, an
 /// IPv4 address, or an IPv6 address in brackets, and a port in digits or none.
 ///
 /// # Errors

@@ -102,7 +102,7 @@ mod tests {
     }
 
     /// A value for each option, not its default.
-    const VALUES: [(&str, &str); 29] = [
+    const VALUES: [(&str, &str); 30] = [
         ("listen", "127.0.0.1:8000"),
         ("backlog", "511"),
         ("max_connections", "100"),
@@ -129,6 +129,7 @@ mod tests {
         ("error_log", "/errors"),
         ("log_level", "debug"),
         ("status", "127.0.0.1:8001"),
+        ("status_hosts", "status.example.org"),
         ("user", "www-data"),
         ("group", "www-data"),
         ("drain_timeout", "1 min"),
@@ -157,6 +158,7 @@ mod tests {
             "group" => vec![("user", "root")],
             "stages" | "readers" | "writers" | "controllers" => vec![("architecture", "pipeline")],
             "log_format" | "log_when_full" => vec![("access_log", "-")],
+            "status_hosts" => vec![("status", "127.0.0.1:8001")],
             _ => vec![],
         };
         let keys = config::options().map(|key| key.name).filter(|key| *key != "root");

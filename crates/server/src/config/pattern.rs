@@ -93,11 +93,25 @@ impl Pattern {
             return Err("a } closes nothing; write \\} for the character".to_owned());
         }
         let ways = ways(pieces)?.into_iter().map(|way| {
-            let mut way = segments(way.split(Option::is_none).map(segment).collect())?;
+            let names: Result<_, String> = way.split(Option::is_none).map(segment).collect();
+            let mut way = segments(names?)?;
             way.dedup_by(|a, b| (&*a, &*b) == (&Segment::Any, &Segment::Any));
             Ok(way.into())
         });
         Ok(Self { text: text.into(), ways: ways.collect::<Result<_, String>>()? })
+    }
+
+    /// A text of any stars, with one in place of several where `**` would not be a whole name.
+    #[cfg(test)]
+    pub fn with_single_stars(text: &str) -> String {
+        let single = |name: &str| {
+            let mut name = name.to_owned();
+            while name != "**" && name.contains("**") {
+                name = name.replacen("**", "*", 1);
+            }
+            name
+        };
+        text.split('/').map(single).collect::<Vec<_>>().join("/")
     }
 
     /// As it was written.
@@ -220,14 +234,20 @@ fn ways(pieces: Vec<Piece>) -> Result<Vec<Vec<Written>>, String> {
 }
 
 /// What stands between two slashes.
-fn segment(written: &[Written]) -> Segment {
+fn segment(written: &[Written]) -> Result<Segment, String> {
     let tokens: Vec<_> = written.iter().flatten().cloned().collect();
     if tokens == [Token::Star, Token::Star] {
-        return Segment::Any;
+        return Ok(Segment::Any);
+    }
+    // Who writes this may mean any number of names, and would get a single one.
+    if tokens.windows(2).any(|pair| pair == [Token::Star, Token::Star]) {
+        let allowed =
+            "allowed: \"/uploads/**/*.php\" for all below a directory, \"/uploads/*.php\" for those in it";
+        return Err(format!("** is any number of names, and stands alone between slashes; {allowed}"));
     }
     let character = |token: &Token| if let Token::Char(c) = token { Some(*c) } else { None };
-    match tokens.iter().map(character).collect::<Option<String>>() {
+    Ok(match tokens.iter().map(character).collect::<Option<String>>() {
         Some(name) => Segment::Name(name.into_bytes().into()),
         None => Segment::Like(NamePattern::new(&tokens)),
-    }
+    })
 }

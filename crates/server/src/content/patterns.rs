@@ -236,7 +236,7 @@ mod tests {
             ("/a/**/b", &["/a/b", "/a/x/b", "/a/x/y/b", "/a/b/b"], &["/a/bb", "/ab", "/a/b/", "/b"]),
             ("/**/a/**/b", &["/a/b", "/x/a/a/y/b", "/a/x/a/b"], &["/b/a", "/a/xb"]),
             ("/a/**/", &["/a/", "/a/b/"], &["/a", "/a/b"]),
-            ("/a**b", &["/ab", "/axb"], &["/a/b"]),
+            ("/a*b", &["/ab", "/axb"], &["/a/b"]),
             ("/?", &["/a", "/\u{e9}", "/\u{1f980}"], &["/", "/ab"]),
             ("/*?x", &["/\u{e9}x", "/abx"], &["/x"]),
             ("/a*b*c", &["/abc", "/axbxbc"], &["/acb", "/ab", "/ab/c"]),
@@ -354,6 +354,7 @@ mod tests {
             let text = start + &rest;
             let text = text.split('/').enumerate().filter(|(at, name)| *at == 0 || !name.is_empty());
             let text = text.map(|(_, name)| name).collect::<Vec<_>>().join("/");
+            let text = Pattern::with_single_stars(&text);
             // Of slashes and stars alone it makes something else.
             if text.chars().all(|c| "*/".contains(c)) {
                 return Ok(());

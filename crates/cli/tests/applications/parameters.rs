@@ -72,6 +72,9 @@ fn any_method(variant: &Variant) {
         assert_eq!(client.fetch(method, "/hello.txt", &[]).status, status, "{method}");
     }
     let refused = client.fetch("TRACE", "/app/x", &[]);
+    let allowed = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+    assert_eq!((refused.status, refused.field("Allow")), (405, Some(allowed)));
+    let refused = client.fetch("TRACE", "/hello.txt", &[]);
     assert_eq!((refused.status, refused.field("Allow")), (405, Some("GET, HEAD, OPTIONS")));
     assert_eq!(client.fetch("TRACE", "/tracing/x", &[]).text(), "TRACE 0");
     assert_eq!(server.fetch(&format!("{long}A"), "/app/x", &[]).status, 501);

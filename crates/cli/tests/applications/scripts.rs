@@ -13,7 +13,8 @@ use crate::support::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
     Each: php, nothing_walks_around_a_route_that_refuses;
-    Three: encoded_slashes, scripts_never_leave, scripts_that_are_refused, sites_with_scripts;
+    Three: encoded_slashes, names_that_applications_see, scripts_never_leave, scripts_that_are_refused,
+        sites_with_scripts;
 ];
 
 fn php(variant: &Variant) {
@@ -101,13 +102,26 @@ fn scripts_never_leave(variant: &Variant) {
 /// What routes refuse or lead elsewhere, PHP does not run.
 fn scripts_that_are_refused(variant: &Variant) {
     let (setup, _fpm) = php_site(variant);
+    let root = setup.root();
+    for (target, link) in [
+        ("uploads", "up2"),
+        ("uploads/page.php", "link.php"),
+        ("uploads/page.txt", "text.php"),
+        ("blog", "news"),
+        ("blog/index.php", "news.php"),
+    ] {
+        symlink(target, root.join(link)).expect("a link");
+    }
     let config = "[[routes]]\npath = '/conf/**'\nstatus = 403\n\
                   [[routes]]\npath = '/old/**'\nredirect = '/blog/{rest}'\n\
                   [[routes]]\npath = '/uploads/**'\n\
+                  [[routes]]\npath = '/owned/**'\nfallback = '/link.php'\n\
                   [[routes]]\npath = '/blog/**'\nfallback = '/blog/index.php'\n";
     let server = ["conf", "old", "uploads", "uploads/index.php"]
         .iter()
         .fold(setup, |setup, directory| setup.file(&format!("{directory}/page.php"), INDEX))
+        .file("uploads/page.txt", INDEX)
+        .file("uploads/deep/index.php", INDEX)
         .config(config)
         .start();
     for (target, status) in [
@@ -119,6 +133,18 @@ fn scripts_that_are_refused(variant: &Variant) {
         ("/uploads/page.php", 404),
         ("/uploads/index.php/page.php", 404),
         ("/uploads/", 403),
+        ("/uploads/deep/", 404),
+        // By a link, too, a script runs only where it would by its own path.
+        ("/up2/page.php", 404),
+        ("/up2/page.php/x", 404),
+        ("/up2/deep/", 404),
+        ("/link.php", 404),
+        ("/link.php/x", 404),
+        ("/text.php", 404),
+        ("/text.php/x", 404),
+        ("/news/", 200),
+        ("/news.php/x", 200),
+        ("/owned/any", 200),
         ("/blog/index.php", 200),
         ("/blog/none.php", 404),
     ] {
@@ -255,21 +281,85 @@ fn encoded_slashes(variant: &Variant) {
         ("/adm%2Fx", 404, ""),
         ("/x%2F..%2Fprivate/a", 404, ""),
         ("/npm/..%2Fprivate/a", 404, ""),
-        ("/npm/a%2F.git", 404, ""),
+        ("/npm/a%2F.git", 200, "/npm /a/.git"),
+        ("/index.php/.a%2Fb", 200, "/index.php /.a/b"),
+        ("/.a/b%2Fc", 404, ""),
+        ("/a%2F.b", 404, ""),
         ("/npm/a%2F%00", 400, ""),
         ("/git/a%2Fb", 404, ""),
         ("/old/a%2Fb", 404, ""),
     ] {
-        for method in ["GET", "POST"] {
+        for method in ["GET", "POST", "PROPFIND"] {
             let reply = server.fetch(method, target, &[]);
             let expected = if status == 200 { format!("{script} {target}") } else { String::new() };
-            assert_eq!(reply.status == 200, status == 200, "{method} {target}: {reply:?}");
+            assert_eq!(reply.status, status, "{method} {target}: {reply:?}");
             assert!(status != 200 || reply.text() == expected, "{method} {target}: {reply:?}");
-            assert!(method == "POST" || reply.status == status, "{method} {target}: {reply:?}");
         }
         let told = explained(&server, target);
         assert_eq!(told.starts_with("404: ") || told.starts_with("400: "), status != 200, "{target}: {told}");
     }
+}
+
+/// What stands behind a script or a program's mount is the application's, names with a dot as well. No file
+/// or script that lies below such a name is sent or run.
+fn names_that_applications_see(variant: &Variant) {
+    let setup = [".git/x.php", "a/.b/x.php", "dir.php/.git/config", ".git/config", "conf/x.php", "up/x.php"]
+        .iter()
+        .fold(Setup::new(variant), |setup, file| setup.file(file, "not for clients"))
+        .file("x.php", INDEX);
+    let socket = scripted::start(setup.directory(), "app.sock", |mut asked| {
+        let told = ["SCRIPT_NAME", "PATH_INFO"].map(|key| asked.params.get(key).cloned().unwrap_or_default());
+        asked.say(answer(format!("Content-Type: text/plain\n\n{}", told.join(" "))));
+    });
+    let socket = socket.display().to_string();
+    let server = setup
+        .argument(format!("--php=unix:{socket}"))
+        .config(&format!(
+            "[[pools]]\nname = 'app'\nservers = 'unix:{socket}'\n\
+             [[routes]]\npath = '/conf/*.php'\nstatus = 403\n\
+             [[routes]]\npath = '/up/**'\n\
+             [[routes]]\npath = '/dav/no/**/.*{{,/**}}'\nstatus = 404\n\
+             [[routes]]\npath = '/dav/**'\npool = 'app'\nprogram = '/srv/dav'\n\
+             [[routes]]\nfallback = '/x.php'\n"
+        ))
+        .start();
+    for (target, status, expected) in [
+        ("/x.php/.DS_Store", 200, "/x.php /.DS_Store"),
+        ("/x.php/a/%2E_b", 200, "/x.php /a/._b"),
+        ("/x.php/c/../.git/config", 200, "/x.php /.git/config"),
+        ("/dav/.hidden", 200, "/dav /.hidden"),
+        ("/dav/.a/b.php", 200, "/dav /.a/b.php"),
+        ("/dav/no/x", 200, "/dav /no/x"),
+        ("/dav/no/.x", 404, ""),
+        ("/dav/no/a/.x/y", 404, ""),
+        ("/x.php/../.git/config", 404, ""),
+        ("/dir.php/.git/config", 404, ""),
+        ("/none.php/.x", 404, ""),
+        ("/.git/config", 404, ""),
+        ("/.git/x.php", 404, ""),
+        ("/.git/x.php/y", 404, ""),
+        ("/a/.b/x.php/.c", 404, ""),
+        ("/front/.x", 404, ""),
+        ("/up/x.php/.x", 404, ""),
+        ("/up/.x", 404, ""),
+        ("/conf/x.php/.x", 404, ""),
+        // What is wrong with a path is told first, whatever the method.
+        ("/x.php/a%2Fb", 404, ""),
+        ("/dav/a%2F.b", 404, ""),
+        ("/dav/.b/%00", 400, ""),
+        ("/dav/%zz", 400, ""),
+        ("/dav/../../dav/x", 400, ""),
+    ] {
+        for method in ["GET", "PUT", "PROPFIND"] {
+            let reply = server.fetch(method, target, &[]);
+            assert_eq!(reply.status, status, "{method} {target}: {reply:?}");
+            assert!(status != 200 || reply.text() == expected, "{method} {target}: {reply:?}");
+            assert!(!reply.text().contains("not for clients"), "{method} {target}: {reply:?}");
+        }
+        let told = explained(&server, target);
+        assert!(status != 200 || told.contains("PATH_INFO"), "{target}: {told}");
+    }
+    assert_eq!(server.one("OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n").status, 204);
 }
 
 /// One PHP-FPM for several roots, and a site whose own is down.

@@ -19,7 +19,7 @@ use super::patience::Patience;
 use super::prefetch::Prefetched;
 use super::request::Asking;
 use super::table::{Pin, Place};
-use super::{Content, field_of};
+use super::{ALLOW_BY_POOLS, Content};
 use crate::config::FileSettings;
 
 /// The operator's pages.
@@ -59,8 +59,9 @@ impl Content {
         let page = self.find_error_page(status, Asking::new(site, now, (prefetched, patience)));
         let plan = page.map(|page| {
             let mut plan = Plan::new(sheet, status, terms, stamp);
-            if let Some((name, value)) = field_of(status) {
-                plan.field(name, value);
+            // Here it is a pool that does not take the method.
+            if status == Status::METHOD_NOT_ALLOWED {
+                plan.field("Allow", ALLOW_BY_POOLS);
             }
             self.error_with(plan, site, page, None)
         });

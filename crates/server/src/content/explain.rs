@@ -126,19 +126,20 @@ impl Routes {
 
     /// What is done with a path that is no name of a file.
     fn explain_no_name(&self, raw: &[u8], refusal: Refusal, dotfiles: bool) -> String {
-        let is_taken = refusal == Refusal::EncodedSlash && self.take_encoded_slashes;
-        let read = if is_taken { Encoded::read(raw, dotfiles) } else { Err(refusal) };
-        let taken = read.and_then(|encoded| self.explain_encoded(&encoded).ok_or(refusal));
+        let read = if self.may_take(refusal) { Encoded::read(raw) } else { Err(refusal) };
+        let taken = read.and_then(|encoded| {
+            let takes = self.take(&encoded, refusal, dotfiles)?;
+            self.explain_encoded(&encoded.path, &takes).ok_or(refusal)
+        });
         taken.unwrap_or_else(|refusal| format!("{}: {}", refusal.status().0, refusal.text()))
     }
 
-    /// What is done with a path with an encoded slash, if anything.
-    fn explain_encoded(&self, encoded: &Encoded) -> Option<String> {
-        let path = &encoded.path;
+    /// What is done with a path that is no name of a file, by the route that takes it.
+    fn explain_encoded(&self, path: &[u8], takes: &Takes<'_>) -> Option<String> {
         let fallback = self.fallback(path);
         let fallback = fallback.iter().map(|file| String::from_utf8_lossy(file)).next();
-        let done = match self.take(encoded)? {
-            Takes::Elsewhere(route) => self.instead(route, path, None),
+        let done = match takes {
+            Takes::Elsewhere(route) => self.instead(*route, path, None),
             Takes::Script(_) => told(&*self.run(path, b"", false).ok()?),
             Takes::Fallback => format!("the file {}, as no file has a slash in its name", fallback?),
         };

@@ -112,20 +112,21 @@ impl Content {
     ) -> Answer {
         let Request { head, asking, .. } = *request;
         let (routes, dotfiles) = (Arc::clone(&self.site(asking).routes), self.site(asking).dotfiles);
-        if refusal != Refusal::EncodedSlash || !routes.take_encoded_slashes {
+        if !routes.may_take(refusal) {
             return self.refuse_path(refusal, request, sheet);
         }
-        let encoded = match Encoded::read(head.path, dotfiles) {
+        let encoded = match Encoded::read(head.path) {
             Ok(encoded) => encoded,
             Err(refusal) => return self.refuse_path(refusal, request, sheet),
         };
         let path = Path::known(&encoded.path);
-        let fallback = routes.fallback(path.bytes());
-        let found = match (routes.take(&encoded), &fallback) {
-            (Some(Takes::Elsewhere(route)), _) => return self.follow(route, path, request, sheet),
-            (Some(Takes::Script(script)), _) => self.look_up(asking.lookup(script, None), asking),
-            (Some(Takes::Fallback), Some(_)) => Err(Obstacle::Refused(Status::NOT_FOUND)),
-            _ => return self.refuse_path(refusal, request, sheet),
+        // No file is sent in place of a dotfile.
+        let fallback = routes.fallback(path.bytes()).filter(|_| dotfiles || !encoded.is_hidden());
+        let found = match routes.take(&encoded, refusal, dotfiles) {
+            Ok(Takes::Elsewhere(route)) => return self.follow(route, path, request, sheet),
+            Ok(Takes::Script(script)) => self.look_up(asking.lookup(script, None), asking),
+            Ok(Takes::Fallback) => Err(Obstacle::Refused(Status::NOT_FOUND)),
+            Err(refusal) => return self.refuse_path(refusal, request, sheet),
         };
         match (found, fallback) {
             (Ok(Resolved::Script(_)), _) => self.run(path, None, request, sheet),
@@ -148,9 +149,12 @@ impl Content {
         }
     }
 
-    /// Answers a request whose path is no name.
+    /// Answers a request whose path is no name. Where there are applications, a client is told so with every
+    /// method: else it would take the method for what is wrong. `OPTIONS *` and CONNECT have no path.
     fn refuse_path(&mut self, refusal: Refusal, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
-        if !matches!(request.head.method, Method::Get | Method::Head) {
+        let is_told = matches!(request.head.method, Method::Get | Method::Head)
+            || refusal != Refusal::NotAbsolute && self.site(request.asking).routes.have_applications();
+        if !is_told {
             return self.answer_other_method(request, sheet);
         }
         let resolver = self.resolvers.of(request.asking.site);

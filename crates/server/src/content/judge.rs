@@ -4,7 +4,8 @@
 //! (`routes.rs`). What it leads to may have another path below the root: the script in front of `PATH_INFO`,
 //! the index file of a directory, what a symbolic link leads to, the file that a precompressed sibling stands
 //! in for. A client that would be refused that by its own path is refused it by every other as well. So what
-//! was found is judged here, and only where its path is not the one that was asked for.
+//! was found is judged here, and only where its path is not the one that was asked for. A script is not run
+//! by another path, either, where it would not be by its own.
 //!
 //! A redirect says where an address leads and nothing of the file that lies there: else `/index.html` could
 //! not be redirected to `/`, nor `/wiki.php` to `/wiki.php/start`. Here the next route that matches counts.
@@ -82,11 +83,12 @@ impl Loader {
     ) -> std::io::Result<Option<Bar>> {
         let (root, path) = (sys::file::path_of(&self.root)?, sys::file::path_of(file)?);
         let is_script = |path: &[u8]| self.scripts.judge(path).is_some();
-        if is_script(path.as_os_str().as_bytes()) && !is_script(asked.bytes()) {
+        let is_run = is_script(asked.bytes());
+        if is_script(path.as_os_str().as_bytes()) && !is_run {
             return Ok(Some(Bar::Hidden));
         }
-        let refuses = self.routes.refuse_some && !as_owner;
-        if self.dotfiles && !refuses {
+        let judges = (self.routes.refuse_some || is_run) && !as_owner;
+        if self.dotfiles && !judges {
             return Ok(None);
         }
         let Ok(inner) = path.strip_prefix(&root) else {
@@ -96,11 +98,11 @@ impl Loader {
         if !self.dotfiles && names.any(|(depth, name)| path::is_hidden(name.as_bytes(), depth == 0)) {
             return Ok(Some(Bar::Hidden));
         }
-        if refuses { self.bar_below(inner, file) } else { Ok(None) }
+        if judges { self.bar_below(inner, file, is_run) } else { Ok(None) }
     }
 
-    /// Why clients are not served a file that lies there below the root.
-    fn bar_below(&self, inner: &FsPath, file: &OwnedFd) -> std::io::Result<Option<Bar>> {
+    /// Why clients are not served a file that lies there below the root, or why it is not run for them.
+    fn bar_below(&self, inner: &FsPath, file: &OwnedFd, is_run: bool) -> std::io::Result<Option<Bar>> {
         let stat = sys::file::stat(file)?;
         // It was removed meanwhile, and what is said of its path says so.
         if stat.links == 0 {
@@ -110,7 +112,8 @@ impl Loader {
         if stat.kind == FileKind::Directory && !path.ends_with(b"/") {
             path.push(b'/');
         }
-        Ok(self.routes.bar(&path).map(Bar::Barred))
+        let bar = if is_run { self.routes.runner(&path).err() } else { self.routes.bar(&path) };
+        Ok(bar.map(Bar::Barred))
     }
 
     /// The route that refuses clients the file of which that of a path is a precompressed sibling.

@@ -19,7 +19,8 @@
 //!   anew with their file.
 //! - `routes` are what is done with some paths in place of that, or where it finds nothing; `follow` does it.
 //! - `judge` is for what a path leads to by another name: what routes refuse clients is refused by every path
-//!   that leads there. `encoded` are paths with encoded slashes, `explain` says for people what is done.
+//!   that leads there. `encoded` are paths that name no file and may be an application's. `explain` says for
+//!   people what is done.
 //! - `named` is for files that applications send by their name, `composed` for replies with such files in
 //!   their bodies.
 //! - `refusals` tells the operator why there is none.
@@ -110,6 +111,9 @@ use crate::config::SiteSettings;
 
 /// What is allowed on files.
 const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
+
+/// What pools take of the methods that HTTP itself has. They take any other but CONNECT and TRACE as well.
+const ALLOW_BY_POOLS: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// The files below the roots of all sites, as one worker serves them.
 #[derive(Debug)]
@@ -431,16 +435,16 @@ impl Content {
         media_type: Option<&str>,
     ) {
         let rules = &self.resolvers.of(site).loader.rules;
-        let Site { dotfiles, retry_after, .. } = &self.sites[usize::from(site)];
+        let retry_after = &self.sites[usize::from(site)].retry_after;
         let is_unavailable = plan.status() == Status::SERVICE_UNAVAILABLE;
         let when = retry_after.as_deref().filter(|_| is_unavailable).unwrap_or_default();
         if rules.is_empty() {
             return plan.bytes(when);
         }
-        let (dotfiles, mut decoded) = (*dotfiles, Vec::new());
+        let mut decoded = Vec::new();
         let path = raw_path
             .filter(|raw| raw.starts_with(b"/"))
-            .map(|raw| Path::decode(raw, dotfiles, &mut decoded).map_or(raw, Path::bytes));
+            .map(|raw| Path::decode(raw, true, &mut decoded).map_or(raw, Path::bytes));
         let mut lines = Vec::new();
         if !rules.write_lines_of_no_file(plan.status(), path, media_type, &mut lines) {
             plan.bytes(when);

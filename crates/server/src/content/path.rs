@@ -115,8 +115,7 @@ impl<'a> Path<'a> {
                 _ => is_directory = false,
             }
         }
-        let mut names = buffer.split(|&byte| byte == b'/').skip(1).enumerate();
-        if !dotfiles && names.any(|(depth, name)| is_hidden(name, depth == 0)) {
+        if !dotfiles && is_some_hidden(buffer) {
             return Err(Refusal::Hidden);
         }
         if is_directory {
@@ -153,6 +152,12 @@ impl<'a> Path<'a> {
             path => path,
         }
     }
+}
+
+/// Whether a path has a name that is not to be served.
+pub(super) fn is_some_hidden(path: &[u8]) -> bool {
+    let mut names = path.split(|&byte| byte == b'/').skip(1).enumerate();
+    names.any(|(depth, name)| is_hidden(name, depth == 0))
 }
 
 /// Whether a name is not to be served; `is_first`: it stands in the root itself.

@@ -36,7 +36,9 @@ pub fn name(line: &str) -> Result<&str, String> {
     }
     let is = |other: &str| name.eq_ignore_ascii_case(other);
     if is("content-length") {
-        return Err(format!("{line:?}: the body says its length; allowed: a body of that length"));
+        return Err(format!(
+            "{line:?}: the body says its length; use --data, or contents= in a session file"
+        ));
     }
     if is("transfer-encoding") {
         return Err(format!("{line:?}: bodies are sent whole, with their length; allowed: no such line"));

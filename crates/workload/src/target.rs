@@ -25,10 +25,15 @@ pub fn check(target: &str) -> Result<(), String> {
                 ));
             }
             _ if !is_plain(byte) && byte != b'%' => {
-                let what = char::from(byte).escape_default();
-                let what =
-                    if byte.is_ascii() { format!("'{what}'") } else { "a byte beyond ASCII".to_owned() };
-                return Err(format!("{target} has {what}, which must be percent-encoded (%{byte:02X})"));
+                // All before it is ASCII, so a character begins here; it is encoded as a whole.
+                let character = target[target.len() - rest.len()..].chars().next().unwrap_or_default();
+                let what = if character.is_ascii() {
+                    format!("'{}'", character.escape_default())
+                } else {
+                    "a character beyond ASCII".to_owned()
+                };
+                let encoded = encode(character.encode_utf8(&mut [0; 4]).as_bytes());
+                return Err(format!("{target} has {what}, which must be percent-encoded ({encoded})"));
             }
             _ => rest = after,
         }
@@ -78,7 +83,8 @@ mod tests {
             ("/a b", "has ' ', which must be percent-encoded (%20)", "/a%20b"),
             ("/a?[|]", "has '[', which must be percent-encoded (%5B)", "/a?%5B%7C%5D"),
             ("/\"", "has '\\\"', which", "/%22"),
-            ("/ä", "has a byte beyond ASCII", "/%C3%A4"),
+            ("/ä", "has a character beyond ASCII, which must be percent-encoded (%C3%A4)", "/%C3%A4"),
+            ("/a/€/b", "percent-encoded (%E2%82%AC)", "/a/%E2%82%AC/b"),
             ("/%", "has a % without two", "/%25"),
             ("/%2", "has a % without two", "/%252"),
             ("/100%zz", "has a % without two", "/100%25zz"),

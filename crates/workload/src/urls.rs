@@ -116,7 +116,7 @@ mod tests {
             ("/a\n\n/b 0\n", "line 3: 0 is no weight; allowed: a path and a weight from 1"),
             ("/a 1.5\n", "line 1: 1.5 is no weight"),
             ("/a 1 2\n", "line 1: 2 is one word too many"),
-            ("/\u{e4}\n", "line 1: /\u{e4} has a byte beyond ASCII, which must be percent-encoded (%C3)"),
+            ("/\u{e4}\n", "line 1: /\u{e4} has a character beyond ASCII, which must be percent-encoded"),
             ("/a#b 2\n", "line 1: /a#b has a fragment"),
             ("/a 1000000\n/b\n", "line 2: weights add up to 1000001; allowed: up to 1000000"),
         ] {

@@ -520,7 +520,7 @@ mod tests {
             ("#@ 5\n#@ 6\n/a", "line 2: the #@ before it is not in front of a burst"),
             ("#@ 5\n\n/a", "line 2: the #@ before it is not in front of a burst"),
             ("/a\n#@ 5\n", "line 2: the #@ before it is not in front of a burst"),
-            ("/\u{e9}", "line 1: /\u{e9} has a byte beyond ASCII, which must be percent-encoded"),
+            ("/\u{e9}", "line 1: /\u{e9} has a character beyond ASCII, which must be percent-encoded"),
             ("/a#b", "line 1: /a#b has a fragment"),
             ("/a method=TRACE upload=1", "line 1: a TRACE has no body"),
             ("a", "line 1: a is no path"),

@@ -96,7 +96,8 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
     let port = match host.strip_prefix(authority.host()) {
         Some("") => 80,
         Some(port) => {
-            port[1..].parse::<u16>().map_err(|_| format!("a port is a number up to 65535; {allowed}"))?
+            let port = port[1..].parse::<u16>().ok().filter(|port| *port != 0);
+            port.ok_or_else(|| format!("a port is a number from 1 to 65535; {allowed}"))?
         }
         None => return Err(allowed.to_owned()),
     };

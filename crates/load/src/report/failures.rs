@@ -4,6 +4,8 @@
 //! An overloaded server may fail many calls, and how many is a result. That none of them was answered is
 //! none.
 
+use std::path::Path;
+
 use super::Facts;
 use super::validity::nothing_measured;
 use crate::measures::{Measures, Verified};
@@ -20,7 +22,7 @@ pub fn failures(measures: &Measures, facts: &Facts) -> Vec<String> {
     } else if nobody_answered(measures) {
         reasons.push(match measures.cohort.issued {
             0 => "no call was made in the measured time".to_owned(),
-            issued => format!("none of {issued} calls was answered{}", main_cause(measures)),
+            issued => format!("none of {issued} calls was answered{}", main_cause(measures, &facts.targets)),
         });
     }
     if facts.verified && compared == 0 {
@@ -31,13 +33,21 @@ pub fn failures(measures: &Measures, facts: &Facts) -> Vec<String> {
 }
 
 /// What most of the calls came to that were not answered.
-fn main_cause(Measures { cohort, .. }: &Measures) -> String {
+fn main_cause(Measures { cohort, .. }: &Measures, targets: &[String]) -> String {
     let causes = Outcome::ALL.into_iter().filter(|outcome| outcome.is_error());
     let causes = causes.map(|outcome| (cohort.outcomes.of(outcome), outcome));
     match causes.max_by_key(|(count, _)| *count) {
         Some((count, outcome)) if count > 0 => {
             let times = if count == 1 { "time" } else { "times" };
-            format!(": {} ({}), {count} {times}", outcome.told(), outcome.name())
+            // The record takes a Unix socket that is not there for one that refuses.
+            let sockets = targets.iter().filter_map(|target| target.strip_prefix("unix:"));
+            let absent =
+                sockets.map(Path::new).find(|socket| outcome == Outcome::Refused && !socket.exists());
+            let told = absent.map_or_else(
+                || outcome.told().to_owned(),
+                |socket| format!("there is no socket {}", socket.display()),
+            );
+            format!(": {told} ({}), {count} {times}", outcome.name())
         }
         _ => String::new(),
     }
@@ -71,13 +81,20 @@ mod tests {
     #[test]
     fn a_run_without_an_answer_has_a_cause() {
         let (_, facts) = sample();
-        let told = |outcomes: &[Outcome]| {
+        let told_of = |outcomes: &[Outcome], facts: &Facts| {
             let mut recorder = Recorder::new(Scope { window: 0..10_000_000, requests: 1 }, None);
             for outcome in outcomes {
                 recorder.call(&call(*outcome, 0, 1_000_000));
             }
-            failures(&Measures::merge(vec![recorder]), &facts).concat()
+            failures(&Measures::merge(vec![recorder]), facts).concat()
         };
+        let mut absent = facts.clone();
+        absent.targets = vec!["unix:/nonexistent/x".to_owned()];
+        assert_eq!(
+            told_of(&[Outcome::Refused], &absent),
+            "none of 1 calls was answered: there is no socket /nonexistent/x (refused), 1 time"
+        );
+        let told = |outcomes: &[Outcome]| told_of(outcomes, &facts);
         assert_eq!(
             told(&[Outcome::Refused]),
             "none of 1 calls was answered: connection refused (refused), 1 time"

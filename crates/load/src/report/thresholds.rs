@@ -212,7 +212,7 @@ impl Judged {
             (Some(found), Unit::Count) => format!("{found}"),
             (Some(found), Unit::PerS) => format!("{found:.3}"),
         };
-        format!("{verdict}: must not be {}, found {found}", self.expression)
+        format!("{verdict}: found {found}, fails if {}", self.expression)
     }
 }
 
@@ -274,28 +274,25 @@ mod tests {
         let (mut measures, mut facts) = sample();
         measures.cohort.statuses = [0, 60, 6, 4, 20];
         for (expression, verdict) in [
-            ("5xx > 0", "BROKEN: must not be 5xx > 0, found 20"),
-            ("5xx > 20", "holds: must not be 5xx > 20, found 20"),
-            ("5xx > 19.5%", "BROKEN: must not be 5xx > 19.5%, found 20%"),
-            ("4xx>=4", "BROKEN: must not be 4xx>=4, found 4"),
-            ("3xx > 6%", "holds: must not be 3xx > 6%, found 6%"),
-            ("2xx < 60", "holds: must not be 2xx < 60, found 60"),
-            ("2xx < 61%", "BROKEN: must not be 2xx < 61%, found 60%"),
-            ("non-2xx > 0", "BROKEN: must not be non-2xx > 0, found 30"),
-            ("non-2xx > 30%", "holds: must not be non-2xx > 30%, found 30%"),
-            ("errors > 1%", "BROKEN: must not be errors > 1%, found 10%"),
-            ("errors > 0.01", "BROKEN: must not be errors > 0.01, found 0.1"),
-            ("replies/s > 8", "BROKEN: must not be replies/s > 8, found 9.000"),
+            ("5xx > 0", "BROKEN: found 20, fails if 5xx > 0"),
+            ("5xx > 20", "holds: found 20, fails if 5xx > 20"),
+            ("5xx > 19.5%", "BROKEN: found 20%, fails if 5xx > 19.5%"),
+            ("4xx>=4", "BROKEN: found 4, fails if 4xx>=4"),
+            ("3xx > 6%", "holds: found 6%, fails if 3xx > 6%"),
+            ("2xx < 60", "holds: found 60, fails if 2xx < 60"),
+            ("2xx < 61%", "BROKEN: found 60%, fails if 2xx < 61%"),
+            ("non-2xx > 0", "BROKEN: found 30, fails if non-2xx > 0"),
+            ("non-2xx > 30%", "holds: found 30%, fails if non-2xx > 30%"),
+            ("errors > 1%", "BROKEN: found 10%, fails if errors > 1%"),
+            ("errors > 0.01", "BROKEN: found 0.1, fails if errors > 0.01"),
+            ("replies/s > 8", "BROKEN: found 9.000, fails if replies/s > 8"),
         ] {
             facts.thresholds = vec![expression.parse().unwrap()];
             assert_eq!(thresholds(&measures, &facts)[0].told(), verdict);
         }
         facts.thresholds = vec!["p50 > 1s".parse().unwrap()];
         let told = thresholds(&measures, &facts)[0].told();
-        assert!(
-            told.starts_with("BROKEN: must not be p50 > 1s, found >2.") && told.ends_with(" ms"),
-            "{told}"
-        );
+        assert!(told.starts_with("BROKEN: found >2.") && told.ends_with(" ms, fails if p50 > 1s"), "{told}");
     }
 
     #[test]

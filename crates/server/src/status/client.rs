@@ -140,12 +140,9 @@ impl Watch {
 /// Sends a request, all of it in one piece, and receives until the server closes.
 fn exchange(address: &StatusAddress, path: &str) -> io::Result<Vec<u8>> {
     let mut request = Vec::new();
-    // What the endpoint answers for, whatever it is set to.
-    let host = match address {
-        StatusAddress::Tcp(address) => address.to_string(),
-        StatusAddress::Unix(_) => "localhost".to_owned(),
-    };
-    client::write_request(&mut request, Method::Get, path, &host, &[("Connection", "close")], None)
+    // The endpoint always answers for this one. Its own address may be a wildcard, for which it does not.
+    let host = "localhost";
+    client::write_request(&mut request, Method::Get, path, host, &[("Connection", "close")], None)
         .map_err(io::Error::other)?;
     let mut stream = Stream::connect(address, PATIENCE)?;
     stream.write_all(&request)?;

@@ -199,6 +199,19 @@ fn silent_clients_take_no_place_of_others_but_are_bounded() {
     stop(serving);
 }
 
+/// A wildcard is no address that anybody has connected to, so it is no host that is answered for.
+#[test]
+fn a_client_is_answered_at_a_wildcard() {
+    for wildcard in ["0.0.0.0:0", "[::]:0"] {
+        let Ok(endpoint) = Endpoint::bind(&StatusAddress::Tcp(wildcard.parse().unwrap()), &private()) else {
+            continue; // Without IPv6.
+        };
+        let serving = endpoint.serve(sources().1, &Hosts::default()).unwrap();
+        assert!(fetch(serving.address(), Form::Text).unwrap().starts_with("sluice "), "{wildcard}");
+        stop(serving);
+    }
+}
+
 #[test]
 fn a_client_gets_text_json_and_rates() {
     let dir = tempfile::tempdir().unwrap();

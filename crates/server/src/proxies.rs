@@ -25,6 +25,27 @@ use self::networks::Networks;
 use self::origin::Origin;
 use crate::config::{CopiesBy, ListenAddress, Settings, ToldOrigin, TrustedProxy};
 
+/// For whom somebody asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AsksFor {
+    /// For itself, as far as is known.
+    Itself,
+    /// For somebody of whom it is not known who that is.
+    Unknown,
+    /// For a client. The port is not known, and 0.
+    Client(IpAddr),
+}
+
+impl AsksFor {
+    /// The client, if it is known.
+    pub fn client(self) -> Option<PeerAddress> {
+        match self {
+            Self::Client(address) => Some(PeerAddress::Inet(SocketAddr::new(address, 0))),
+            Self::Itself | Self::Unknown => None,
+        }
+    }
+}
+
 /// Those who are believed, what of them, and where connections begin with a header.
 #[derive(Debug, Default)]
 pub struct Proxies {
@@ -63,11 +84,10 @@ impl Proxies {
         !self.announcing.is_empty() && self.announcing.contains(address)
     }
 
-    /// For whom somebody asks. `None`: for itself, as far as is known. The port is not known, and 0. Where
-    /// both fields are there and don't agree, neither is believed.
-    pub fn client(&self, peer: &PeerAddress, fields: Fields<'_>) -> Option<PeerAddress> {
+    /// For whom somebody asks. Where both fields are there and don't agree, neither is believed.
+    pub fn asks_for(&self, peer: &PeerAddress, fields: Fields<'_>) -> AsksFor {
         if !fields.any_of(&[Field::Forwarded, Field::XForwardedFor]) || !self.speaks_for_others(peer) {
-            return None;
+            return AsksFor::Itself;
         }
         let forwarded = || self.first(elements(fields).map(|element| node(parameter(element, b"for")?)));
         let listed = || self.first(members(fields, Field::XForwardedFor).map(node));
@@ -76,19 +96,24 @@ impl Proxies {
             [true, false] => forwarded(),
             _ => listed(),
         };
-        client.map(|client| PeerAddress::Inet(SocketAddr::new(client, 0)))
+        client.map_or(AsksFor::Unknown, AsksFor::Client)
     }
 
     /// What a request was sent to, by those who are believed: whoever connects, and who has announced the
-    /// connection. The fields are the word of whoever stands nearer to the client, and go first.
+    /// connection. The fields are the word of whoever stands nearer to the client, and go first, as far as
+    /// they are believed. No client can write what a connection begins with.
     pub fn origin(&self, peer: &PeerAddress, announced: Option<&Announced>, fields: Fields<'_>) -> Origin {
         let mut origin = Origin::default();
         if fields.any_of(&origin::FIELDS) && self.speaks_for_others(peer) {
-            origin = Origin::told(fields, &|address| self.trusts(address));
+            origin = self.believed_of(Origin::told(fields, &|address| self.trusts(address)));
         }
-        if let (Some(announced), true) = (announced, origin.is_unknown()) {
-            origin = Origin::announced(announced);
+        match announced {
+            Some(announced) if origin.is_unknown() => Origin::announced(announced),
+            _ => origin,
         }
+    }
+
+    fn believed_of(&self, mut origin: Origin) -> Origin {
         if !self.believes(ToldOrigin::Scheme) {
             origin.is_https = None;
         }
@@ -149,7 +174,14 @@ mod tests {
     fn client(fields: &str) -> Option<String> {
         let lines = format!("{}\r\n", fields.replace('\n', "\r\n"));
         let fields = Fields::new(lines.as_bytes());
-        let client = proxies("['10.0.0.0/8', '2001:db8::/32']").client(&peer("10.0.0.1"), fields)?;
+        let asks_for = proxies("['10.0.0.0/8', '2001:db8::/32']").asks_for(&peer("10.0.0.1"), fields);
+        let is_for_others = fields.any_of(&[Field::Forwarded, Field::XForwardedFor]);
+        assert_eq!(
+            asks_for == AsksFor::Itself,
+            !is_for_others,
+            "nobody who is unknown is taken for the proxy"
+        );
+        let client = asks_for.client()?;
         let PeerAddress::Inet(address) = client else { panic!("{client:?}") };
         assert_eq!(address.port(), 0);
         Some(address.ip().to_string())
@@ -198,24 +230,30 @@ mod tests {
         };
         let all = "X-Forwarded-Proto: https\nX-Forwarded-Host: a\nX-Forwarded-Port: 8443";
         let nothing = (None, false, None);
-        assert_eq!(told("", "10.0.0.1", all, None), (Some(true), false, Some(8443)));
+        assert_eq!(told("", "10.0.0.1", all, None), (Some(true), false, None));
         assert_eq!(told("", "11.0.0.1", all, None), nothing);
         assert_eq!(told("believe = []", "10.0.0.1", all, None), nothing);
         assert_eq!(told("believe = 'host'", "10.0.0.1", all, None), (None, true, None));
+        assert_eq!(told("believe = 'port'", "10.0.0.1", all, None), (None, false, Some(8443)));
         let client = "192.0.2.1:1".parse().unwrap();
         let announced = |is_tls| Some(Announced { client, port: 443, is_tls });
         let none = "Referer: x";
         assert_eq!(told("", "192.0.2.1", none, announced(Some(true))), (Some(true), false, Some(443)));
         assert_eq!(told("", "192.0.2.1", all, announced(None)), (None, false, Some(443)));
-        assert_eq!(told("believe = []", "192.0.2.1", none, announced(Some(true))), nothing);
-        // A proxy behind one of TCP.
-        assert_eq!(told("", "10.0.0.1", all, announced(Some(false))), (Some(true), false, Some(8443)));
+        // No client can write what a connection begins with.
+        let by_header = (Some(true), false, Some(443));
+        assert_eq!(told("believe = []", "192.0.2.1", none, announced(Some(true))), by_header);
+        // A proxy behind one of TCP, which has told what is believed, or has not.
+        assert_eq!(told("", "10.0.0.1", all, announced(Some(false))), (Some(true), false, None));
+        for fields in ["X-Forwarded-Host: a", "X-Forwarded-Port: 1", "X-Forwarded-Proto: x", "Forwarded: x"] {
+            assert_eq!(told("", "10.0.0.1", fields, announced(Some(true))), by_header, "{fields}");
+        }
     }
 
     #[test]
     fn nobody_else_is_believed() {
         let fields = Fields::new(b"X-Forwarded-For: 192.0.2.1\r\n");
-        let is_believed = |list, peer: &PeerAddress| proxies(list).client(peer, fields).is_some();
+        let is_believed = |list, peer: &PeerAddress| proxies(list).asks_for(peer, fields) != AsksFor::Itself;
         assert!(!is_believed("[]", &peer("10.0.0.1")));
         assert!(!is_believed("['10.0.0.0/8']", &peer("11.0.0.1")));
         assert!(is_believed("'10.0.0.0/8'", &peer("::ffff:10.0.0.1")));

@@ -125,7 +125,15 @@ fn fields_that_deceive(variant: &Variant) {
 /// The nearest trusted one's word counts, and nobody else's.
 fn what_proxies_tell(variant: &Variant) {
     let setup = Setup::new(variant);
-    let names = ["REMOTE_ADDR", "HTTPS", "REQUEST_SCHEME", "SERVER_NAME", "SERVER_PORT", "HTTP_HOST"];
+    let names = [
+        "REMOTE_ADDR",
+        "HTTP_X_FORWARDED_FOR",
+        "HTTPS",
+        "REQUEST_SCHEME",
+        "SERVER_NAME",
+        "SERVER_PORT",
+        "HTTP_HOST",
+    ];
     let serve = move |mut asked: Asked| {
         let told = names.map(|name| asked.params.get(name).map_or("-", String::as_str)).join(" ");
         assert!(!asked.params.values().any(|value| value.contains("evil")), "{:?}", asked.params);
@@ -137,20 +145,24 @@ fn what_proxies_tell(variant: &Variant) {
     let mut client = server.connect();
     let port = server.addresses()[0].port().to_string();
     for (fields, expected) in [
-        (&[][..], format!("127.0.0.1 - http test {port} test")),
-        (&[("X-Forwarded-Proto", "https")], "127.0.0.1 on https test 443 test".into()),
-        (&[("X-Forwarded-Proto", "evil")], format!("127.0.0.1 - http test {port} test")),
+        (&[][..], format!("127.0.0.1 - - http test {port} test")),
+        (&[("X-Forwarded-Proto", "https")], "127.0.0.1 - on https test 443 test".into()),
+        (&[("X-Forwarded-Proto", "evil")], format!("127.0.0.1 - - http test {port} test")),
+        (
+            &[("Forwarded", "for=_evil"), ("X-Forwarded-For", "192.0.2.1")],
+            format!("127.0.0.1 unknown - http test {port} test"),
+        ),
         (
             &[("X-Forwarded-For", "evil, 192.0.2.1"), ("X-Forwarded-Proto", "evil, https")],
-            "192.0.2.1 on https test 443 test".into(),
+            "192.0.2.1 192.0.2.1 on https test 443 test".into(),
         ),
         (
             &[("X-Forwarded-Host", "evil, a.example:8443"), ("X-Forwarded-Proto", "https")],
-            "127.0.0.1 on https a.example 8443 a.example:8443".into(),
+            "127.0.0.1 - on https a.example 8443 a.example:8443".into(),
         ),
         (
             &[("Forwarded", "for=evil;host=evil, for=192.0.2.1;proto=https;host=a.example")],
-            "192.0.2.1 on https a.example 443 a.example".into(),
+            "192.0.2.1 192.0.2.1 on https a.example 443 a.example".into(),
         ),
     ] {
         assert_eq!(client.fetch("GET", "/app/x", fields).text(), expected, "{fields:?}");

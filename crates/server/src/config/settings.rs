@@ -98,7 +98,8 @@ pub struct Settings {
     pub access_log: Option<AccessLogSettings>,
     /// Whose word is taken for whom they ask.
     pub trusted_proxies: Vec<TrustedProxy>,
-    /// What they are believed of what a request was sent to.
+    /// What their fields are believed of what a request was sent to. Many proxies leave all but the scheme as
+    /// their clients wrote it.
     pub believed: Vec<ToldOrigin>,
     /// Addresses to listen at where each connection begins by saying for whom it is.
     pub proxy_protocol: Vec<ListenAddress>,
@@ -534,7 +535,7 @@ impl Settings {
             gateway_memory: 8 << 20,
             waiting_workers: None,
             trusted_proxies: Vec::new(),
-            believed: vec![ToldOrigin::Scheme, ToldOrigin::Port],
+            believed: vec![ToldOrigin::Scheme],
             proxy_protocol: Vec::new(),
         }
     }

@@ -96,10 +96,10 @@ impl Conversation {
             return self.answer_error(service, (call.site, Status::METHOD_NOT_ALLOWED), head.terms, None);
         }
         let now = service.clock.tick;
-        let told = service.proxies.client(&self.peer, head.fields);
+        let asks_for = service.proxies.asks_for(&self.peer, head.fields);
         let asker = Asker {
-            client: told.unwrap_or(self.peer),
-            is_told: told.is_some(),
+            client: asks_for.client().unwrap_or(self.peer),
+            asks_for,
             origin: service.proxies.origin(&self.peer, self.announced.as_deref(), head.fields),
             local: sys::socket::local_address(self.socket.as_fd()).ok(),
         };

@@ -96,7 +96,7 @@ impl Exchange {
     fn begin_line(&mut self, service: &mut Service, (peer, announced): Came<'_>, head: &Head<'_>) {
         let site = if service.logs.differ() { service.content.site_of(head) } else { 0 };
         if let Some(log) = self.take_line(service, site) {
-            let client = service.proxies.client(peer, head.fields);
+            let client = service.proxies.asks_for(peer, head.fields).client();
             let origin = service.proxies.origin(peer, announced, head.fields);
             let (client, unix_secs) = (client.as_ref().unwrap_or(peer), service.clock.unix_secs);
             let log = service.logs.at(log);

@@ -2,6 +2,7 @@
 
 use sys::socket::{LocalAddress, PeerAddress};
 
+use crate::proxies::AsksFor;
 use crate::proxies::origin::Origin;
 
 /// Who asks.
@@ -9,8 +10,8 @@ use crate::proxies::origin::Origin;
 pub struct Asker {
     /// The client, which may be one for whom a trusted proxy asks.
     pub client: PeerAddress,
-    /// A trusted proxy has said who it is, in a field of the request.
-    pub is_told: bool,
+    /// For whom the fields of the request say that it is, if a trusted proxy has sent them.
+    pub asks_for: AsksFor,
     /// What a trusted proxy has said that the request was sent to.
     pub origin: Origin,
     /// Where who has connected has connected to.

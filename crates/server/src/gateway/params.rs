@@ -9,6 +9,7 @@ use sys::socket::{LocalAddress, PeerAddress};
 use super::asker::Asker;
 use crate::content::Call;
 use crate::ip_text::IpText;
+use crate::proxies::AsksFor;
 use crate::proxies::origin::Origin;
 
 /// What this server calls itself.
@@ -122,8 +123,12 @@ fn write_addresses(params: &mut Params<'_>, head: &Head<'_>, asker: &Asker) -> R
 /// What is believed of what proxies say, in the fields that tell it most often, one value in each. What they
 /// sent themselves holds what their clients wrote.
 fn write_told(params: &mut Params<'_>, asker: &Asker) -> Result<(), TooLong> {
-    if let (PeerAddress::Inet(address), true) = (asker.client, asker.is_told) {
-        params.pair(b"HTTP_X_FORWARDED_FOR", IpText::of(address.ip()).as_bytes())?;
+    match asker.asks_for {
+        AsksFor::Client(client) => params.pair(b"HTTP_X_FORWARDED_FOR", IpText::of(client).as_bytes())?,
+        // Applications take a client for local that has a local address, as the proxy may have, and no such
+        // field. Nor may it be the client that decides whether the field is there.
+        AsksFor::Unknown => params.pair(b"HTTP_X_FORWARDED_FOR", b"unknown")?,
+        AsksFor::Itself => {}
     }
     let Origin { host, port, .. } = &asker.origin;
     if let Some(scheme) = asker.origin.scheme() {
@@ -192,17 +197,22 @@ mod tests {
     }
 
     fn parameters(target: &str, fields: &str) -> BTreeMap<String, String> {
-        parameters_for(target, fields, false, Origin::default())
+        parameters_for(target, fields, AsksFor::Itself, Origin::default())
     }
 
-    fn parameters_for(target: &str, fields: &str, is_told: bool, origin: Origin) -> BTreeMap<String, String> {
+    fn parameters_for(
+        target: &str,
+        fields: &str,
+        asks_for: AsksFor,
+        origin: Origin,
+    ) -> BTreeMap<String, String> {
         let consumed = format!("POST {target} HTTP/1.1\r\nHost: example.org:8080\r\n{fields}\r\n");
         let head = Head::again(consumed.as_bytes(), TERMS).unwrap();
         assert_eq!(head.method, Method::Post);
         let address = |text: &str| text.parse().unwrap();
         let asker = Asker {
             client: PeerAddress::Inet(address("[::ffff:192.0.2.7]:1234")),
-            is_told,
+            asks_for,
             origin,
             local: Some(LocalAddress::Inet(address("127.0.0.1:80"))),
         };
@@ -265,7 +275,7 @@ mod tests {
             let consumed = format!("{method} / HTTP/1.1\r\nHost: x\r\n{fields}\r\n");
             let head = Head::again(consumed.as_bytes(), TERMS).unwrap();
             let (client, origin) = (PeerAddress::Unix, Origin::default());
-            let asker = Asker { client, is_told: false, origin, local: None };
+            let asker = Asker { client, asks_for: AsksFor::Itself, origin, local: None };
             let found = told(&head, &call(), &asker, 0);
             assert_eq!(found["REMOTE_ADDR"], "unix:");
             found["CONTENT_LENGTH"].clone()
@@ -293,7 +303,8 @@ mod tests {
                    X-Forwarded-Prefix: /evil\r\n";
         let told = |is_https: Option<bool>, host: Option<&str>, port| {
             let host = host.map(|host| host.as_bytes().into());
-            parameters_for("/a.php", raw, true, Origin { is_https, host, port })
+            let asks_for = AsksFor::Client([192, 0, 2, 7].into());
+            parameters_for("/a.php", raw, asks_for, Origin { is_https, host, port })
         };
         let names = [
             "HTTPS",
@@ -327,6 +338,17 @@ mod tests {
             told(Some(true), Some("b.example"), None),
             ["on", "https", "b.example", "443", "b.example", "https", "b.example", "-", client, "-", "-"],
         );
+    }
+
+    /// Applications take a client for local that has a local address and no such field.
+    #[test]
+    fn a_client_who_is_unknown_is_not_taken_for_the_proxy() {
+        let told = |asks_for| {
+            let found = parameters_for("/a.php", "Forwarded: for=_x\r\n", asks_for, Origin::default());
+            found.get("HTTP_X_FORWARDED_FOR").cloned()
+        };
+        assert_eq!(told(AsksFor::Unknown).as_deref(), Some("unknown"));
+        assert_eq!(told(AsksFor::Itself), None);
     }
 
     #[test]

@@ -48,6 +48,10 @@ const DOUBTED: [List; 2] = [
     ("", |n| format!("[[routes]]\npath = '/{{b/*,c}}/{}'\nfallback = '/{n}'\n", n / 2), ""),
 ];
 
+/// Names that are looked for among patterns, which has a bound. It shows only in lists of thousands: none that
+/// the suite counts is that long.
+const LOOKED_FOR: List = ("", |n| format!("[[routes]]\npath = '/x*{n}'\nredirect = '/y'\n"), "");
+
 /// Instructions of `sluice check` with lists of that length.
 fn instructions(directory: &Path, lists: &[List], length: usize) -> u64 {
     let mut text = String::new();
@@ -89,7 +93,7 @@ fn twice_as_many_items_take_twice_as_many_instructions() {
         asked.split(',').map(|length| length.trim().parse().expect("a number")).collect::<Vec<usize>>()
     });
     if let Some(lengths) = asked {
-        for list in OF_VALUES.iter().chain(&OF_TABLES).chain(&WRONG).chain(&DOUBTED) {
+        for list in OF_VALUES.iter().chain(&OF_TABLES).chain(&WRONG).chain(&DOUBTED).chain([&LOOKED_FOR]) {
             count(directory.path(), none, std::slice::from_ref(list), &lengths);
         }
         return;

@@ -155,8 +155,17 @@ impl Node {
             (Segment::Name(name), _) => {
                 let lower = name.to_ascii_lowercase();
                 let name = if case == Case::Lower { &lower[..] } else { name };
-                let alike = self.like.iter().filter(|(like, _)| like.matches(name, steps)).map(|(_, at)| *at);
-                alike.chain(self.names.get(name).copied()).collect()
+                let mut places = Vec::from_iter(self.names.get(name).copied());
+                for (like, at) in &self.like {
+                    // A walk that has no steps left finds nothing, whatever else is here.
+                    if *steps == 0 {
+                        break;
+                    }
+                    if like.matches(name, steps) {
+                        places.push(*at);
+                    }
+                }
+                places
             }
             (Segment::Any, _) | (Segment::Like(_), Case::Open) => Vec::new(),
             (Segment::Like(like), Case::Counts) => self.like.get(like).copied().into_iter().collect(),

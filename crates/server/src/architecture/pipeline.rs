@@ -79,6 +79,7 @@ use self::waiting::Number;
 use self::write::Writer;
 use super::common::STACK;
 use super::common::doors::Door;
+use super::common::failing::{AbortIfPanicking, fail};
 use super::common::token::{Kind, Token};
 use crate::allotment::Allotment;
 use crate::config::{Sends, Settings, StageThreads, Stages};
@@ -264,21 +265,6 @@ fn spawn<'s, 'e: 's>(
         return Err(error);
     }
     Ok(())
-}
-
-struct AbortIfPanicking;
-
-impl Drop for AbortIfPanicking {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            fail("a thread has panicked");
-        }
-    }
-}
-
-fn fail(message: &str) -> ! {
-    tracing::error!("{message}");
-    std::process::abort()
 }
 
 /// The listeners of each acceptor: one, or in turn, where there are more of them. Each comes with its number,

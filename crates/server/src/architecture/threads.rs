@@ -19,6 +19,7 @@ use sys::wake::Wake;
 
 use super::common::STACK;
 use super::common::doors::Door;
+use super::common::failing::{AbortIfPanicking, fail};
 use super::one_at_a_time::{Notifier, Worker};
 use crate::config::Settings;
 use crate::control::{Control, Phase};
@@ -87,20 +88,4 @@ fn pass_on(
         threads.retain(|thread| !thread.is_finished());
     }
     Ok(())
-}
-
-struct AbortIfPanicking;
-
-impl Drop for AbortIfPanicking {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            fail("a thread has panicked");
-        }
-    }
-}
-
-/// A thread that fails takes the process along, which is started again: the others can't make up for it.
-fn fail(message: &str) -> ! {
-    tracing::error!("{message}");
-    std::process::abort()
 }

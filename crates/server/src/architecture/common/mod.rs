@@ -3,6 +3,7 @@
 
 pub(super) mod doors;
 pub(super) mod ending;
+pub(super) mod failing;
 pub(super) mod samples;
 pub(super) mod token;
 

@@ -24,7 +24,8 @@ const TESTS: &[Test] = tests![
         a_start_that_fails_changes_nothing,
         a_start_that_hangs_holds_up_nothing;
     Three:
-        an_end_during_a_trial;
+        an_end_during_a_trial,
+        one_that_hangs_beside_one_that_dies;
     One:
         a_start_that_takes_too_long,
         systemd_hears_of_reloads;
@@ -203,6 +204,28 @@ fn a_start_that_hangs_holds_up_nothing(variant: &Variant) {
     server.wait_for_line(|line| line.contains("settings reloaded"));
     assert_eq!(one(comes, request("GET", "/hello.txt", &[])).need("X-New"), "yes");
     eventually("the address goes", || TcpStream::connect(tried.goes).is_err());
+}
+
+/// Those that hang go as well, without being waited for: the new address is free, and so is the end.
+fn one_that_hangs_beside_one_that_dies(variant: &Variant) {
+    let mut tried = Tried::start(variant);
+    let comes = free_address();
+    let known = tried.server.processes();
+    tried.change(comes);
+    tried.order("services hang");
+    tried.server.signal(Signal::HUP);
+    let count = tried.server.workers().len();
+    eventually("workers are on trial", || newcomers(&tried.server, &known).len() >= count);
+    kill(&newcomers(&tried.server, &known)[..1]);
+    tried.server.wait_for_line(|line| line.contains("settings not reloaded: worker"));
+    let _ = fs::remove_file(&tried.fault);
+    // Another status process may be there.
+    eventually("those that hang are gone", || newcomers(&tried.server, &known).len() <= 1);
+    tried.serves_as_before(comes);
+    tried.reload("settings reloaded");
+    assert_eq!(one(comes, request("GET", "/hello.txt", &[])).need("X-New"), "yes");
+    tried.server.signal(Signal::TERM);
+    assert_eq!(tried.server.exit_code(), Some(0));
 }
 
 /// Both generations end, be it that one hangs.

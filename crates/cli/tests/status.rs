@@ -16,6 +16,7 @@ use support::{eventually, sleep_ms};
 
 const TESTS: &[Test] = tests![
     Each: json_counts, connections_by_state, accept_queue, waits_of_a_client_that_asks_again;
+    Three: connections_of_workers_that_retire;
     One: text, prometheus, health, other_pages, command, hosts, off_by_default,
          its_address_is_free_at_the_end;
 ];
@@ -109,6 +110,24 @@ fn connections_by_state(variant: &Variant) {
     eventually("each is in its state", || expected.iter().all(|(name, count)| state(name) == *count));
     drop((idle, silent, halfway, body, slow));
     eventually("all are gone", || expected.iter().all(|(name, _)| state(name) == 0));
+}
+
+/// They are counted for as long as they are there, and no longer.
+fn connections_of_workers_that_retire(variant: &Variant) {
+    let setup =
+        Setup::new(variant).config("[tcp]\nsend_buffer = \"64 KiB\"").file("big.bin", vec![b'x'; 4 << 20]);
+    let server = setup.start();
+    let mut slow: Vec<_> = (0..4).map(|_| support::client::Client::connect_narrow(server.address)).collect();
+    for client in &mut slow {
+        client.ask("GET", "/big.bin", &[]);
+    }
+    let writing = || server.count("connections/writing");
+    eventually("all are sent to", || writing() == 4);
+    server.signal(Signal::HUP);
+    server.wait_for_line(|line| line.contains("settings reloaded"));
+    assert_eq!(writing(), 4);
+    slow.truncate(1);
+    eventually("those that are closed count no more", || writing() == 1);
 }
 
 fn accept_queue(variant: &Variant) {

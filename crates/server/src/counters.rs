@@ -17,7 +17,9 @@ mod labels;
 mod metrics;
 mod pool;
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::thread;
+use std::time::Duration;
 
 use http1::{ErrorKind, TimerKind};
 
@@ -27,6 +29,10 @@ pub use self::labels::{
 };
 pub use self::metrics::{HISTOGRAM_BOUNDS, Kind, METRICS, Metric, Values};
 pub use self::pool::{POOL_METRICS, PoolCounters};
+
+/// How often blocks are read that are moved meanwhile, and how long is waited for the end of a move.
+const MOST_READINGS: u32 = 100;
+const A_MOVE: Duration = Duration::from_micros(50);
 
 sys::shareable! {
     /// One number with a single writer, but for those of a pool, and any number of readers.
@@ -215,6 +221,8 @@ sys::shareable! {
         pub census: Census,
         /// The worker's process; 0 while there is none. The supervisor writes it.
         pub pid: AtomicU32,
+        /// Odd while what another block has counted is moved to this one; see [`Counters::read_with`].
+        pub moves: AtomicU32,
         /// How often the alarm that bounds its [sends](crate::sends) has rung.
         pub alarm_rings: AtomicU32,
     }
@@ -230,9 +238,12 @@ impl Counters {
         }
     }
 
-    /// Moves what was counted here to `past`. Only when there is no worker.
+    /// Moves what was counted here to `past`. Only when there is no worker, and by the one who moves anything
+    /// there.
     pub fn retire_to(&self, past: &Self) {
         self.settle();
+        past.moves.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::Release);
         for metric in METRICS {
             for (here, there) in metric.read(self).iter().zip(metric.read(past)) {
                 match metric.kind {
@@ -242,6 +253,25 @@ impl Counters {
                 here.set(0);
             }
         }
+        past.moves.fetch_add(1, Ordering::Release);
+    }
+
+    /// What `read` reads of this block and of those that are moved to it. It reads when none is being moved,
+    /// which would count twice. It does not wait for ever: the supervisor may have died in the midst of it.
+    pub fn read_with<T>(&self, read: impl Fn() -> T) -> T {
+        for _ in 0..MOST_READINGS {
+            let before = self.moves.load(Ordering::Acquire);
+            if !before.is_multiple_of(2) {
+                thread::sleep(A_MOVE);
+                continue;
+            }
+            let values = read();
+            fence(Ordering::Acquire);
+            if self.moves.load(Ordering::Relaxed) == before {
+                return values;
+            }
+        }
+        read()
     }
 
     /// Counts one accept phase that took `accepted` connections out of the accept queue.

@@ -22,7 +22,7 @@ use server::config::{
 use server::content::{Content, Resolvers};
 use server::control::{Control, Phase};
 use server::counters::Counters;
-use server::gateway::Queues;
+use server::gateway::{Lines, Queues};
 use server::listeners::{Listener, Share};
 use server::service::Service;
 
@@ -120,7 +120,7 @@ fn count(mechanism: Events, root: &Path, log: Option<&Path>) {
                 counters,
                 access_logs,
                 None,
-                Queues::new(&settings, 1, 0, None).unwrap().desk(0),
+                Queues::new(&settings, 1, 0, &mut Lines::default()).unwrap().desk(0),
             )
             .unwrap();
             let share = Share { serving: vec![Arc::new(listener)], retiring: Vec::new() };

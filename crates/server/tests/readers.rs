@@ -9,7 +9,7 @@ use http1::{Fields, Head, Method, Terms, Version};
 use server::access_log::{AccessLog, LogFile, Writer};
 use server::config::{LogFormat, LogTarget, PoolRule, Settings, WhenBehind};
 use server::counters::Counters;
-use server::gateway::Queues;
+use server::gateway::{Lines, Queues};
 use server::status::{Exposition, Sources, WorkerSource, prometheus};
 use sys::socket::PeerAddress;
 
@@ -57,9 +57,11 @@ fn prometheus_understands_the_metrics() {
     let workers = vec![worker(counters), worker(Box::leak(Box::default()))];
     let mut settings = Settings::new("/".into());
     settings.pools.push(PoolRule { name: "php unix:/a\"b".into(), ..PoolRule::default() });
-    let pools = Queues::new(&settings, 1, 0, None).unwrap();
+    let pools = Queues::new(&settings, 1, 0, &mut Lines::default()).unwrap();
     let started = std::time::SystemTime::now();
-    let sources = Sources::new("quoted \"name\" \\", started, workers, Vec::new(), Vec::new(), Some(pools));
+    let past = Box::leak(Box::default());
+    let (name, pools) = ("quoted \"name\" \\", Some(pools));
+    let sources = Sources::new(name, started, workers, Vec::new(), past, Vec::new(), pools);
     // The parsers check names, types, suffixes, the order of lines and the buckets of histograms.
     let read_as = |parser: &str, exposition: Exposition| {
         let script = format!(

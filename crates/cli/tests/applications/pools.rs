@@ -12,7 +12,7 @@ use crate::support::{self, eventually};
 
 pub(super) const TESTS: &[Test] = tests![
     Three: several_servers, a_reload;
-    One: mistakes_are_told;
+    One: a_pool_that_comes_again, mistakes_are_told;
 ];
 
 fn several_servers(variant: &Variant) {
@@ -52,6 +52,26 @@ fn a_reload(variant: &Variant) {
     server.signal(Signal::HUP);
     assert_eq!(client.reply().text(), "slow");
     eventually("new ones go elsewhere", || server.get("/app/x").text() == "new");
+}
+
+/// It goes on counting, as what monitors it expects.
+fn a_pool_that_comes_again(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let answering = scripted::start(setup.directory(), "a.sock", |mut asked| asked.say(answer("X: y\n\na")));
+    let with = pool(&[&answering], "");
+    let server = setup.config(&with).start();
+    for _ in 0..3 {
+        assert_eq!(server.get("/app/x").text(), "a");
+    }
+    server.rewrite_config("");
+    server.signal(Signal::HUP);
+    eventually("it is gone", || server.get("/app/x").status == 404);
+    server.rewrite_config(&with);
+    server.signal(Signal::HUP);
+    let reloads = || server.stderr().iter().filter(|line| line.contains("settings reloaded")).count();
+    eventually("the status knows it again", || reloads() == 2);
+    assert_eq!(server.get("/app/x").text(), "a");
+    assert!(server.pool_count("requests") >= 4);
 }
 
 fn mistakes_are_told(variant: &Variant) {

@@ -159,6 +159,10 @@ impl Worker {
             }
         }
         self.service.publish();
+        // Other threads of the process may go on. This one does not answer when its clients are counted.
+        for state in &self.service.counters.connections {
+            state.set(0);
+        }
         Ok(())
     }
 

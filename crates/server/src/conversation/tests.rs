@@ -18,6 +18,7 @@ use crate::access_log::AccessLogs;
 use crate::config::Settings;
 use crate::content::{Content, Resolvers};
 use crate::counters::Counters;
+use crate::gateway::{Lines, Queues};
 use crate::service::Service;
 
 const LARGE: &str = "GET /large HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -98,7 +99,7 @@ impl World {
         let resolvers = Arc::new(Resolvers::new(&sites).unwrap());
         let content = Content::new(resolvers, &sites, 10, settings.limits.ranges);
         let counters: &'static Counters = Box::leak(Box::default());
-        let desk = crate::gateway::Queues::new(&settings, 1, 0, None).unwrap().desk(0);
+        let desk = Queues::new(&settings, 1, 0, &mut Lines::default()).unwrap().desk(0);
         let service = Service::new(content, &settings, counters, AccessLogs::default(), None, desk).unwrap();
         let (client, socket) = UnixStream::pair().unwrap();
         for end in [&client, &socket] {

@@ -53,7 +53,7 @@ use self::kept::Kept;
 pub use self::link::Link;
 pub use self::loan::Lendable;
 use self::pool::Pool;
-pub use self::queues::{Desk, Queues};
+pub use self::queues::{Desk, Lines, Queues};
 pub use self::relay::{Afterwards, Relay};
 use crate::common::Common;
 use crate::config::{PoolRule, Settings};

@@ -2,8 +2,9 @@
 //!
 //! A worker whose request goes that had to wait is woken by its bell, an eventfd that all of them inherit.
 //! The lines themselves outlive a generation, so that a reload does not double what is in flight, and so do
-//! the counters; who of one generation can't wake who is of another leaves it to be looked at.
+//! the counters. Workers of one generation can't wake those of another, which look by themselves.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -24,6 +25,11 @@ pub struct Queues {
     first: u32,
 }
 
+/// The lines and counters of all pools that there have been, by name. They lie in memory that is never given
+/// back, so a pool that comes again, or whose generation was not confirmed, goes on with its own.
+#[derive(Debug, Default)]
+pub struct Lines(HashMap<String, (Queue, &'static PoolCounters)>);
+
 /// What concerns one pool.
 #[derive(Debug)]
 struct OfPool {
@@ -42,18 +48,20 @@ pub struct Desk {
 
 impl Queues {
     /// Those of the settings' pools for so many workers, numbered from `first` on, that go on with the lines
-    /// of the generation before.
+    /// of the generations before.
     ///
     /// # Errors
     ///
     /// There are no descriptors or no memory to be had.
-    pub fn new(settings: &Settings, workers: usize, first: u32, before: Option<&Self>) -> io::Result<Self> {
-        let of_pool = |pool: &PoolRule| {
+    pub fn new(settings: &Settings, workers: usize, first: u32, lines: &mut Lines) -> io::Result<Self> {
+        let mut of_pool = |pool: &PoolRule| {
             let rules = Rules::of(pool, settings.most_waiting_workers());
-            let known = before.and_then(|before| before.of_pools.iter().find(|of| of.name == pool.name));
-            let (queue, counters) = match known {
-                Some(known) => (known.queue.with(rules), known.counters),
-                None => (Queue::new(rules)?, Shared::<PoolCounters>::new()?.leak()),
+            let (queue, counters) = if let Some((queue, counters)) = lines.0.get(&pool.name) {
+                (queue.with(rules), *counters)
+            } else {
+                let counters = Shared::<PoolCounters>::new()?;
+                let new = (Queue::new(rules)?, counters.leak());
+                *lines.0.entry(pool.name.clone()).or_insert(new)
             };
             Ok(OfPool { name: pool.name.clone(), queue, counters })
         };

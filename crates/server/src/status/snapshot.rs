@@ -22,7 +22,8 @@ pub struct Sources {
     pid: u32,
     started: SystemTime,
     workers: Vec<WorkerSource>,
-    past: Vec<&'static Counters>,
+    retired: Vec<WorkerSource>,
+    past: &'static Counters,
     draining: AtomicBool,
     listeners: Mutex<Vec<ListenerSource>>,
     pools: Option<Queues>,
@@ -113,13 +114,14 @@ pub struct Numbers(Vec<Vec<u64>>);
 
 impl Sources {
     /// The sources of a server that this process supervises and that `started` then. Workers are numbered
-    /// from 0 in the order given; `past` is what others have counted, `pools` what is in front of
-    /// applications.
+    /// from 0 in the order given; `retired` finish what they began before a reload, `past` is what those have
+    /// counted that are gone, `pools` what is in front of applications.
     pub fn new(
         architecture: &str,
         started: SystemTime,
         workers: Vec<WorkerSource>,
-        past: Vec<&'static Counters>,
+        retired: Vec<WorkerSource>,
+        past: &'static Counters,
         listeners: Vec<ListenerSource>,
         pools: Option<Queues>,
     ) -> Self {
@@ -128,7 +130,7 @@ impl Sources {
         let at_start = by_address(listeners.iter().map(ListenerSource::snapshot));
         let lookback = Mutex::new(Lookback::new(reading(&system::read(&[]), &at_start)));
         let listeners = Mutex::new(listeners);
-        Self { architecture, pid, started, workers, past, draining, listeners, pools, lookback }
+        Self { architecture, pid, started, workers, retired, past, draining, listeners, pools, lookback }
     }
 
     /// The server drains: lets go of the listeners, so that they can be closed, and is not healthy any more.
@@ -149,10 +151,11 @@ impl Sources {
     /// Takes a snapshot. It takes a little longer than the slowest worker's turn, at most 100 ms.
     pub fn snapshot(&self) -> Snapshot {
         let responsive = self.take_census();
-        let worker = |(source, responsive): (&WorkerSource, bool)| WorkerSnapshot {
+        let (numbers, past) = self.past.read_with(|| self.numbers());
+        let worker = |((source, responsive), numbers): ((&WorkerSource, bool), Numbers)| WorkerSnapshot {
             pid: source.pid(),
             responsive,
-            numbers: Numbers::sum(source.counters.iter().map(|block| Numbers::read(METRICS, *block))),
+            numbers,
         };
         let pool = |(name, counters): (&str, _)| PoolSnapshot {
             name: name.to_owned(),
@@ -172,10 +175,16 @@ impl Sources {
             system,
             listeners,
             rates,
-            workers: self.workers.iter().zip(responsive).map(worker).collect(),
-            past: Numbers::sum(self.past.iter().map(|block| Numbers::read(METRICS, *block))),
+            workers: self.workers.iter().zip(responsive).zip(numbers).map(worker).collect(),
+            past,
             pools: self.pools.iter().flat_map(Queues::look).map(pool).collect(),
         }
+    }
+
+    /// What each worker has counted, and all the others together.
+    fn numbers(&self) -> (Vec<Numbers>, Numbers) {
+        let past = self.retired.iter().map(WorkerSource::numbers).chain([Numbers::read(METRICS, self.past)]);
+        (self.workers.iter().map(WorkerSource::numbers).collect(), Numbers::sum(past))
     }
 
     /// The supervisor, the workers and who asks.
@@ -188,19 +197,20 @@ impl Sources {
         processes
     }
 
-    /// Has every worker count its connections, and tells which have done so in time.
+    /// Has every worker count its connections, and tells which have done so in time: first those that serve,
+    /// then those that are retired.
     fn take_census(&self) -> Vec<bool> {
+        let all = || self.workers.iter().chain(&self.retired);
         let ask = |block: &&'static Counters| (*block, block.census.request());
-        let asked: Vec<Vec<_>> =
-            self.workers.iter().map(|worker| worker.counters.iter().map(ask).collect()).collect();
+        let asked: Vec<Vec<_>> = all().map(|worker| worker.counters.iter().map(ask).collect()).collect();
         let is_done =
             |asked: &Vec<(&Counters, u32)>| asked.iter().all(|(block, asked)| block.census.is_done(*asked));
-        self.workers.iter().for_each(|worker| (worker.wake)());
+        all().for_each(|worker| (worker.wake)());
         let began = Instant::now();
         loop {
             let done: Vec<bool> = asked.iter().map(is_done).collect();
-            let all = self.workers.iter().zip(&done).all(|(worker, &done)| done || worker.pid() == 0);
-            if all || began.elapsed() >= CENSUS_PATIENCE {
+            let all_have = all().zip(&done).all(|(worker, &done)| done || worker.pid() == 0);
+            if all_have || began.elapsed() >= CENSUS_PATIENCE {
                 return done;
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -209,6 +219,10 @@ impl Sources {
 }
 
 impl WorkerSource {
+    fn numbers(&self) -> Numbers {
+        Numbers::sum(self.counters.iter().map(|block| Numbers::read(METRICS, *block)))
+    }
+
     fn pid(&self) -> u32 {
         self.counters[0].pid.load(Ordering::Relaxed)
     }
@@ -348,7 +362,7 @@ mod tests {
             WorkerSource { counters: vec![lively], wake: Box::new(move || wake.send(()).unwrap()) },
             WorkerSource { counters: vec![hanging], wake: Box::new(|| {}) },
         ];
-        let sources = Sources::new("sped", SystemTime::now(), workers, vec![past], Vec::new(), None);
+        let sources = Sources::new("sped", SystemTime::now(), workers, Vec::new(), past, Vec::new(), None);
         let snapshot = sources.snapshot();
         assert!(snapshot.workers[0].responsive && !snapshot.workers[1].responsive);
         let total = snapshot.total();
@@ -360,13 +374,38 @@ mod tests {
     }
 
     #[test]
+    fn what_is_moved_is_counted_once() {
+        let block = || -> &'static Counters { Box::leak(Box::default()) };
+        let (retired, past) = (block(), block());
+        let source = WorkerSource { counters: vec![retired], wake: Box::new(|| {}) };
+        let sources =
+            Sources::new("sped", SystemTime::now(), Vec::new(), vec![source], past, Vec::new(), None);
+        let moving = std::thread::spawn(move || {
+            for _ in 0..300 {
+                retired.requests.add(1000);
+                std::thread::sleep(Duration::from_micros(100));
+                retired.retire_to(past);
+            }
+        });
+        let (requests, mut before) = (place("requests"), 0);
+        while !moving.is_finished() {
+            let (_, all) = sources.past.read_with(|| sources.numbers());
+            let count = all.of(requests)[0];
+            assert!((before..=300_000).contains(&count), "{before}, then {count}");
+            before = count;
+        }
+        moving.join().unwrap();
+    }
+
+    #[test]
     fn accept_queues_are_told_until_the_listener_is_closed() {
         let here = ListenAddress::Tcp("127.0.0.1:0".parse().unwrap());
         let listener = Arc::new(Listener::open(&here, &Settings::new("/".into())).unwrap());
         let ListenAddress::Tcp(address) = listener.address else { panic!("not of TCP") };
         let clients: Vec<_> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
         let source = ListenerSource { address: "here".into(), socket: listener };
-        let sources = Sources::new("sped", SystemTime::now(), Vec::new(), Vec::new(), vec![source], None);
+        let (now, past) = (SystemTime::now(), Box::leak(Box::default()));
+        let sources = Sources::new("sped", now, Vec::new(), Vec::new(), past, vec![source], None);
         let queue = sources.snapshot().listeners[0].clone();
         assert_eq!(queue.accept_queue_length, Some(3));
         assert!(queue.accept_queue_limit.unwrap() > 0);

@@ -65,8 +65,8 @@ fn sources() -> (&'static Counters, Arc<Sources>) {
     let counters: &'static Counters = Box::leak(Box::default());
     let wake = Box::new(move || counters.answer_census(|| [1, 2, 3, 4, 5]));
     let workers = vec![WorkerSource { counters: vec![counters], wake }];
-    let now = std::time::SystemTime::now();
-    (counters, Arc::new(Sources::new("sped", now, workers, Vec::new(), Vec::new(), None)))
+    let (now, past) = (std::time::SystemTime::now(), Box::leak(Box::default()));
+    (counters, Arc::new(Sources::new("sped", now, workers, Vec::new(), past, Vec::new(), None)))
 }
 
 fn start_local() -> (&'static Counters, Serving) {

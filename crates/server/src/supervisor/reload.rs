@@ -71,7 +71,6 @@ impl Supervisor {
             Outcome::Serves => self.confirm_reload(),
             Outcome::Failed(why) => self.withdraw_reload(&format!("{why} before it came to serve by them")),
             Outcome::Open if reload.due <= Instant::now() => {
-                self.workers.kill_late();
                 self.withdraw_reload(&format!("workers have not come to serve by them within {PATIENCE:?}"));
             }
             Outcome::Open => {}

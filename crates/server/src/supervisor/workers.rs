@@ -27,7 +27,7 @@ use crate::content::SharedFiles;
 use crate::control::{Control, LetGo, Phase};
 use crate::counters::Counters;
 use crate::crew::Crew;
-use crate::gateway::Queues;
+use crate::gateway::{Lines, Queues};
 use crate::listeners::{Listener, Listeners, Share};
 use crate::placement::Position;
 use crate::status::{Endpoint, ListenerSource, Sources, WorkerSource};
@@ -61,6 +61,8 @@ pub(super) struct Workers {
     leaving: usize,
     /// What those that serve share in front of applications.
     queues: Option<Queues>,
+    /// The lines in front of all applications that there have been.
+    lines: Lines,
     /// So many desks at such queues have been given out, to workers of all generations.
     desks: u32,
 }
@@ -150,6 +152,7 @@ impl Workers {
             access_logs: Vec::new(),
             leaving: 0,
             queues: None,
+            lines: Lines::default(),
             desks: 0,
         })
     }
@@ -232,7 +235,8 @@ impl Workers {
         self.retire(before);
     }
 
-    /// Sends the generation on trial away: whoever has become a client of it is served to the end.
+    /// Sends the generation on trial away: its clients are served to the end, and workers that have not come
+    /// to serve are killed.
     pub(super) fn withdraw(&mut self) {
         if let Some(next) = self.next.take() {
             self.retire(next.places);
@@ -240,15 +244,9 @@ impl Workers {
         self.serving.iter().for_each(|place| place.control.wake());
     }
 
-    /// Kills those on trial that have not come to serve, and have no client that would be lost with them.
+    /// Kills those on trial that have not come to serve.
     pub(super) fn kill_late(&self) {
-        for place in self.next.iter().flat_map(|next| &next.places) {
-            let has_clients = place.counters.iter().any(|block| block.accepts.get() > 0);
-            if let Some(pid) = place.pid().filter(|_| !place.control.serves() && !has_clients) {
-                tracing::error!("{} has not come to serve, and is killed", place.who(pid));
-                let _ = process::kill(pid);
-            }
-        }
+        self.next.iter().flat_map(|next| &next.places).for_each(Place::kill_if_late);
     }
 
     /// Nobody is forgotten before the last of them has ended.
@@ -257,6 +255,8 @@ impl Workers {
             place.control.end_trial();
             place.control.enter(Phase::Retire);
             place.stay_away();
+            // It may hang, and hear nothing: it would keep the listeners for ever.
+            place.kill_if_late();
         }
         self.retired.append(&mut places);
         self.clear_away();
@@ -280,7 +280,7 @@ impl Workers {
         let files = self.shared_files(settings)?;
         let threads = layout.threads(Role::Serve);
         let desks = Position::all(settings).count() * threads;
-        let queues = Queues::new(settings, desks, self.desks, self.queues.as_ref())?;
+        let queues = Queues::new(settings, desks, self.desks, &mut self.lines)?;
         self.desks = self.desks.wrapping_add(desks as u32);
         for (number, position) in Position::all(settings).enumerate() {
             let control = Arc::new(Control::of(crews[position.copy].clone(), position.worker)?);
@@ -567,12 +567,12 @@ impl Workers {
             address: url(&listener.address),
             socket: Arc::clone(listener),
         };
-        let past = self.retired.iter().flat_map(|place| place.counters.clone()).chain([self.past]);
         Sources::new(
             architecture,
             started,
             self.serving.iter().flat_map(threads).collect(),
-            past.collect(),
+            self.retired.iter().flat_map(threads).collect(),
+            self.past,
             copies.iter().flatten().map(listener).collect(),
             self.queues.clone(),
         )
@@ -692,6 +692,16 @@ impl Place {
         match self.state {
             State::Runs { since, .. } if self.position.copy == copy => Some(since + QUICK),
             _ => None,
+        }
+    }
+
+    /// Kills it if it has not come to serve, and has no client that would be lost with it.
+    fn kill_if_late(&self) {
+        let has_clients = self.counters.iter().any(|block| block.accepts.get() > 0);
+        if let Some(pid) = self.pid().filter(|_| !self.control.serves() && !has_clients) {
+            // At once: it may be about to serve.
+            let _ = process::kill(pid);
+            tracing::error!("{} has not come to serve, and is killed", self.who(pid));
         }
     }
 

@@ -22,6 +22,7 @@ use crate::content::{Content, Resolvers};
 use crate::control::Control;
 use crate::conversation::Client;
 use crate::counters::Counters;
+use crate::gateway::{Lines, Queues};
 use crate::helpers::Helpers;
 use crate::listeners::Share;
 use crate::service::Service;
@@ -82,7 +83,7 @@ impl World {
         let sites = settings.all_sites();
         let resolvers = Arc::new(Resolvers::new(&sites).unwrap());
         let content = Content::new(Arc::clone(&resolvers), &sites, 100, settings.limits.ranges);
-        let desk = crate::gateway::Queues::new(&settings, 1, 0, None).unwrap().desk(0);
+        let desk = Queues::new(&settings, 1, 0, &mut Lines::default()).unwrap().desk(0);
         let service = Service::new(content, &settings, counters, AccessLogs::default(), None, desk).unwrap();
         let now = service.clock.tick;
         let control = Arc::new(Control::new().unwrap());

@@ -80,6 +80,7 @@ impl Loader {
         asked: Path<'_>,
         file: &OwnedFd,
         as_owner: bool,
+        patience: Patience,
     ) -> std::io::Result<Option<Bar>> {
         let (root, path) = (sys::file::path_of(&self.root)?, sys::file::path_of(file)?);
         let is_script = |path: &[u8]| self.scripts.judge(path).is_some();
@@ -98,11 +99,17 @@ impl Loader {
         if !self.dotfiles && names.any(|(depth, name)| path::is_hidden(name.as_bytes(), depth == 0)) {
             return Ok(Some(Bar::Hidden));
         }
-        if judges { self.bar_below(inner, file, is_run) } else { Ok(None) }
+        if judges { self.bar_below(inner, file, is_run, patience) } else { Ok(None) }
     }
 
     /// Why clients are not served a file that lies there below the root, or why it is not run for them.
-    fn bar_below(&self, inner: &FsPath, file: &OwnedFd, is_run: bool) -> std::io::Result<Option<Bar>> {
+    fn bar_below(
+        &self,
+        inner: &FsPath,
+        file: &OwnedFd,
+        is_run: bool,
+        patience: Patience,
+    ) -> std::io::Result<Option<Bar>> {
         let stat = sys::file::stat(file)?;
         // It was removed meanwhile, and what is said of its path says so.
         if stat.links == 0 {
@@ -112,7 +119,15 @@ impl Loader {
         if stat.kind == FileKind::Directory && !path.ends_with(b"/") {
             path.push(b'/');
         }
-        let bar = if is_run { self.routes.runner(&path).err() } else { self.routes.bar(&path) };
+        let bar = match self.routes.bar(&path) {
+            _ if is_run => self.routes.runner(&path).err(),
+            // There, too, it may be a sibling that stands in for another file.
+            None if stat.kind == FileKind::Regular => {
+                let bar = self.bar_of_sibling(Path::known(&path), patience);
+                bar.map_err(|WouldBlock| std::io::ErrorKind::WouldBlock)?
+            }
+            bar => bar,
+        };
         Ok(bar.map(Bar::Barred))
     }
 
@@ -124,7 +139,8 @@ impl Loader {
     ) -> Result<Option<Elsewhere>, WouldBlock> {
         let Some(original) = self.original(path.bytes()) else { return Ok(None) };
         let Some(bar) = self.routes.bar(original) else { return Ok(None) };
-        match self.stat(Path::known(original), false, patience) {
+        // What it leads to is not judged in turn: links from files to siblings can go round in a circle.
+        match self.stat(Path::known(original), true, patience) {
             Ok(Ok(stat)) => Ok((stat.kind == FileKind::Regular).then_some(bar)),
             Ok(Err(_)) => Ok(Some(bar)),
             Err(error) if patience.is_over(&error) => Err(WouldBlock),

@@ -134,7 +134,7 @@ impl Loader {
         let open =
             if patience == Patience::None { sys::file::open_beneath_cached } else { sys::file::open_beneath };
         let open = |symlinks| open(self.root.directory(), path.relative(), symlinks);
-        let file = match self.follow(path, as_owner, open)? {
+        let file = match self.follow(path, as_owner, patience, open)? {
             Ok(file) => file,
             Err(bar) => return Ok(Err(bar)),
         };
@@ -157,7 +157,7 @@ impl Loader {
         let find =
             if patience == Patience::None { sys::file::find_beneath_cached } else { sys::file::find_beneath };
         let find = |symlinks| find(self.root.directory(), path.relative(), symlinks);
-        Ok(match self.follow(path, as_owner, find)? {
+        Ok(match self.follow(path, as_owner, patience, find)? {
             Ok(file) => Ok(sys::file::stat(file)?),
             Err(bar) => Err(bar),
         })
@@ -168,6 +168,7 @@ impl Loader {
         &self,
         path: Path<'_>,
         as_owner: bool,
+        patience: Patience,
         open: impl Fn(Symlinks) -> io::Result<OwnedFd>,
     ) -> io::Result<Result<OwnedFd, Bar>> {
         if self.dotfiles && self.scripts.are_none() && !self.routes.refuse_some {
@@ -176,7 +177,7 @@ impl Loader {
         match open(Symlinks::None) {
             Err(error) if self.symlinks != Symlinks::None && sys::file::is_link(&error) => {
                 let file = open(self.symlinks)?;
-                Ok(self.bar(path, &file, as_owner)?.map_or(Ok(file), Err))
+                Ok(self.bar(path, &file, as_owner, patience)?.map_or(Ok(file), Err))
             }
             result => result.map(Ok),
         }

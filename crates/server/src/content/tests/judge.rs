@@ -17,7 +17,7 @@ enum Deed {
     Scripts,
 }
 
-const PATTERNS: [&str; 19] = [
+const PATTERNS: [&str; 20] = [
     "**",
     "/a/**",
     "/a/*.txt",
@@ -32,6 +32,7 @@ const PATTERNS: [&str; 19] = [
     "/c/index.php",
     "/l/**",
     "/x.link",
+    "/y.link",
     "/t.php",
     "/z/*",
     "/z/x.txt",
@@ -40,14 +41,19 @@ const PATTERNS: [&str; 19] = [
 ];
 
 /// Ways to what a file is: a target with a path, and the file's names below the root that matter.
-const WAYS: [(&str, &[&str]); 24] = [
+const WAYS: [(&str, &[&str]); 28] = [
     ("/a/x.txt", &[]),
     ("/a/%78.txt", &[]),
     ("//a/./x.txt?y", &[]),
     ("/a/x.txt.gz", &["/a/x.txt"]),
     ("/x.link", &["/a/x.txt"]),
     ("/l/x.txt", &["/a/x.txt"]),
-    ("/l/x.txt.gz", &["/a/x.txt.gz", "/l/x.txt"]),
+    ("/l/x.txt.gz", &["/a/x.txt.gz", "/l/x.txt", "/a/x.txt"]),
+    ("/y.link", &["/a/x.txt.gz", "/a/x.txt"]),
+    ("/y.gz", &["/a/x.txt.gz", "/a/x.txt"]),
+    // The sibling that is negotiated is a link, and alone has what the file has.
+    ("/n.html", &["/a/x.txt.gz", "/a/x.txt"]),
+    ("/n/", &["/n/index.html", "/a/x.txt.gz", "/a/x.txt"]),
     ("/b/index.html", &[]),
     ("/b/", &["/b/index.html"]),
     ("/b/?sort=size", &["/b/index.html"]),
@@ -90,8 +96,19 @@ fn tree() -> Site {
     ] {
         site.write(name, "the file");
     }
-    let links = [("a", "l"), ("a/x.txt", "x.link"), ("a/s.php", "t.php"), ("x.txt", "z/link")];
-    for (to, link) in links {
+    for name in ["n.html", "n/index.html"] {
+        site.write(name, "another");
+    }
+    for (to, link) in [
+        ("a", "l"),
+        ("a/x.txt", "x.link"),
+        ("a/x.txt.gz", "y.link"),
+        ("a/x.txt.gz", "y.gz"),
+        ("a/x.txt.gz", "n.html.gz"),
+        ("../a/x.txt.gz", "n/index.html.gz"),
+        ("a/s.php", "t.php"),
+        ("x.txt", "z/link"),
+    ] {
         symlink(to, site.path(link)).unwrap();
     }
     site
@@ -156,6 +173,19 @@ fn may_have(rules: &[(&str, Deed)], asked: &str, names: &[&str]) -> bool {
         _ => {}
     }
     !names.iter().any(is_refused)
+}
+
+/// Links between files and siblings that stand in for one another, round and round.
+#[test]
+fn judging_siblings_comes_to_an_end() {
+    let mut site = Site::with(|files| files.routes = vec![rule("/{x,y,z}", Deed::Refuse)]);
+    site.write("x.gz", "the file");
+    for (to, link) in [("x.gz", "x"), ("z.gz", "y"), ("y.gz", "z"), ("x.gz", "y.gz"), ("y.gz", "z.gz")] {
+        symlink(to, site.path(link)).unwrap();
+    }
+    for target in ["/x", "/x.gz", "/y", "/y.gz", "/z", "/z.gz"] {
+        assert_eq!(outcome(&mut site, target), (410, false), "{target}");
+    }
 }
 
 #[test]

@@ -298,22 +298,23 @@ impl Service {
         terms: Terms,
         looked: Option<&Prefetched>,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
-        self.error((site, error.status()), terms, looked)
+        self.error((site, error.status(), None), terms, looked)
     }
 
-    /// Answers with an error of a site, for whose page this has been looked at.
+    /// Answers with an error of a site, for whose page this has been looked at. The path is that of the
+    /// request, unless nobody could tell.
     ///
     /// # Errors
     ///
     /// A look that must be had first, where there is no patience for it.
     pub fn error(
         &mut self,
-        (site, status): (SiteNumber, Status),
+        error: (SiteNumber, Status, Option<&[u8]>),
         terms: Terms,
         looked: Option<&Prefetched>,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let sheet = self.sheet();
-        self.content.error((site, status), terms, (looked, self.patience), self.clock.ms, sheet, &self.stamp)
+        self.content.error(error, terms, (looked, self.patience), self.clock.ms, sheet, &self.stamp)
     }
 
     /// Answers a request with what an application has named, for which this has been looked at.

@@ -59,7 +59,9 @@ fn as_many_as_it_has_children(variant: &Variant) {
 
 fn a_line_has_an_end(variant: &Variant) {
     let (_, serve) = busy(1500);
-    let server = scripted_site_with(variant, "children = 1\nqueue = 1\nqueue_timeout = '300 ms'", serve);
+    let more = "children = 1\nqueue = 1\nqueue_timeout = '300 ms'\n\
+                [[headers]]\npath = '/app/**'\nset = { Retry-After = '20', X-Of = 'app' }";
+    let server = scripted_site_with(variant, more, serve);
     let mut first = server.connect();
     first.ask("GET", "/app/first", &[]);
     eventually("the first is asked for", || server.pool_count("requests") == 1);
@@ -69,10 +71,15 @@ fn a_line_has_an_end(variant: &Variant) {
     let mut third = server.connect();
     for _ in 0..2 {
         let reply = third.get("/app/third");
-        assert_eq!((reply.status, reply.need("Retry-After"), reply.closes()), (503, "1", false));
+        assert_eq!((reply.status, reply.need("Retry-After"), reply.closes()), (503, "20", false));
     }
+    let refused = third.fetch("TRACE", "/app/third", &[]);
+    assert_eq!(
+        (refused.status, refused.field("X-Of"), refused.field("Retry-After")),
+        (405, Some("app"), None)
+    );
     let reply = second.reply();
-    assert_eq!((reply.status, reply.need("Retry-After")), (503, "1"));
+    assert_eq!((reply.status, reply.need("Retry-After"), reply.need("X-Of")), (503, "20", "app"));
     assert_eq!(second.get("/hello.txt").text(), HELLO);
     assert_eq!(first.reply().text(), "well");
     assert_eq!(second.get("/app/second").text(), "well");

@@ -41,14 +41,14 @@ impl ErrorPages {
 
 impl Content {
     /// The reply that carries an error of a site, also one that was found before there was a request (then of
-    /// the default site).
+    /// the default site, and without the path of one).
     ///
     /// # Errors
     ///
     /// As of [`answer`](Self::answer).
     pub fn error(
         &mut self,
-        (site, status): (SiteNumber, Status),
+        (site, status, raw_path): (SiteNumber, Status, Option<&[u8]>),
         terms: Terms,
         (prefetched, patience): (Option<&Prefetched>, Patience),
         now_ms: u64,
@@ -63,7 +63,7 @@ impl Content {
             if status == Status::METHOD_NOT_ALLOWED {
                 plan.field("Allow", ALLOW_BY_POOLS);
             }
-            self.error_with(plan, site, page, None)
+            self.error_with(plan, site, page, raw_path)
         });
         self.table.let_go();
         plan

@@ -90,10 +90,11 @@ impl Conversation {
     #[cold]
     pub(super) fn call(&mut self, service: &mut Service, call: Box<Call>, head: &Head<'_>, consumed: &[u8]) {
         if self.lent_to.as_ref().is_some_and(|lent_to| lent_to.pool != call.pool) {
-            return self.misdirect(service, call.site, head.terms);
+            return self.misdirect(service, call.site, head);
         }
         if head.method == Method::Trace && !service.gateway.takes_trace(&call.pool) {
-            return self.answer_error(service, (call.site, Status::METHOD_NOT_ALLOWED), head.terms, None);
+            let error = (call.site, Status::METHOD_NOT_ALLOWED, head.path);
+            return self.answer_error(service, error, head.terms, None);
         }
         let now = service.clock.tick;
         let asks_for = service.proxies.asks_for(&self.peer, head.fields);
@@ -114,7 +115,7 @@ impl Conversation {
             }
             Err(failure) => {
                 let request = String::from_utf8_lossy(head.target).into_owned();
-                self.answer_failure(service, &failure, &request, owed);
+                self.answer_failure(service, &failure, &request, owed, head.path);
             }
         }
     }
@@ -125,14 +126,14 @@ impl Conversation {
         let site = service.content.site_of(head);
         let is_directed = self.lent_to.as_ref().is_none_or(|lent_to| lent_to.site == site);
         if !is_directed {
-            self.misdirect(service, site, head.terms);
+            self.misdirect(service, site, head);
         }
         is_directed
     }
 
-    fn misdirect(&mut self, service: &mut Service, site: SiteNumber, terms: Terms) {
-        let terms = Terms { persistent: false, ..terms };
-        self.answer_error(service, (site, Status::MISDIRECTED_REQUEST), terms, None);
+    fn misdirect(&mut self, service: &mut Service, site: SiteNumber, head: &Head<'_>) {
+        let terms = Terms { persistent: false, ..head.terms };
+        self.answer_error(service, (site, Status::MISDIRECTED_REQUEST, head.path), terms, None);
     }
 
     /// Goes on with the application, if that is what it waits for. `None`: it is over, or something else is.
@@ -489,7 +490,11 @@ impl Conversation {
                 return self.answer_with_named(service, (consumed, owed.1), named, None);
             }
             (Trouble::Body(error), _) => self.refuse(service, (owed.0, error)),
-            (Trouble::Application(failure), None) => self.answer_failure(service, &failure, &request, owed),
+            (Trouble::Application(failure), None) => {
+                // Without its head it is answered all the same.
+                let path = Head::again(&consumed, owed.1).map_or(&[][..], |head| head.path);
+                self.answer_failure(service, &failure, &request, owed, path);
+            }
             (Trouble::Application(failure), Some((status, sent))) => {
                 service.gateway.complain(service.clock.ms, &request, &failure);
                 self.machine.abort();
@@ -530,16 +535,17 @@ impl Conversation {
         }
     }
 
-    /// Answers a request that the application has not.
+    /// Answers a request for that path that the application has not.
     fn answer_failure(
         &mut self,
         service: &mut Service,
         failure: &Failure,
         request: &str,
         (site, terms): (SiteNumber, Terms),
+        path: &[u8],
     ) {
         service.gateway.complain(service.clock.ms, request, failure);
-        self.answer_error(service, (site, failure.status()), terms, None);
+        self.answer_error(service, (site, failure.status(), path), terms, None);
     }
 
     /// When it is to be looked at that has an application at work.

@@ -56,8 +56,8 @@ pub(super) enum Owed {
     Refusal((SiteNumber, ProtocolError)),
     /// What an application has named, in reply to a request of which this was consumed with its head.
     Named { consumed: Vec<u8>, terms: Terms, named: Box<Named> },
-    /// What an application of that site has not answered: this status.
-    Error(SiteNumber, Status, Terms),
+    /// What an application of that site has not answered: this status, for that path.
+    Error((SiteNumber, Status, Box<[u8]>), Terms),
 }
 
 impl Waiting {
@@ -169,8 +169,8 @@ impl Conversation {
             Until::LookedUp(Deferred { owed: Owed::Named { consumed, terms, named }, looked }) => {
                 self.answer_with_named(service, (consumed, terms), named, Some(looked));
             }
-            Until::LookedUp(Deferred { owed: Owed::Error(site, status, terms), looked }) => {
-                self.answer_error(service, (site, status), terms, Some(looked));
+            Until::LookedUp(Deferred { owed: Owed::Error((site, status, path), terms), looked }) => {
+                self.answer_error(service, (site, status, &path), terms, Some(looked));
             }
         }
         None

@@ -315,19 +315,20 @@ impl Conversation {
         }
     }
 
-    /// Answers with an error of a site that is neither content's nor a breach of the protocol, for whose page
-    /// this has been looked at, or puts it by until more has been.
+    /// Answers a request for that path with an error of a site that is neither content's nor a breach of the
+    /// protocol, for whose page this has been looked at, or puts it by until more has been.
     pub(super) fn answer_error(
         &mut self,
         service: &mut Service,
-        (site, status): (SiteNumber, Status),
+        (site, status, path): (SiteNumber, Status, &[u8]),
         terms: Terms,
         looked: Option<Prefetched>,
     ) {
-        match service.error((site, status), terms, looked.as_ref()) {
+        match service.error((site, status, Some(path)), terms, looked.as_ref()) {
             Ok(plan) => self.respond(service, plan, looked),
             Err(look) => {
-                self.defer(service, Owed::Error(site, status, terms), looked.unwrap_or_default(), look);
+                let owed = Owed::Error((site, status, path.into()), terms);
+                self.defer(service, owed, looked.unwrap_or_default(), look);
             }
         }
     }

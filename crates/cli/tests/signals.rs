@@ -477,12 +477,15 @@ fn reload(variant: &Variant) {
 /// A file with a mistake changes nothing, and the mistake is told.
 fn reload_of_what_is_wrong(variant: &Variant) {
     let mut server = Server::with(variant, "listing = true");
-    for wrong in ["listing = 3", "[limits]\nrequest_line = \"1 XB\"", "nonsense"] {
+    let several = "listing = 3\n[limits]\nrequest_line = \"1 XB\"";
+    for (wrong, mistakes) in [("listing = 3", 1), (several, 2), ("nonsense", 1)] {
         server.rewrite_config(wrong);
         let said = server.stderr().len();
         server.signal(Signal::HUP);
-        eventually("the mistake is told", || {
-            server.stderr().iter().skip(said).any(|line| line.contains("sluice.toml:"))
+        let is_told =
+            |line: &&String| line.contains("not reloaded: ") && line.matches("sluice.toml:").count() == 1;
+        eventually("each mistake is told in a line", || {
+            server.stderr().iter().skip(said).filter(is_told).count() == mistakes
         });
         assert_eq!(server.get("/bare/").status, 200);
     }
@@ -574,7 +577,9 @@ fn reload_that_finds_no_process(variant: &Variant) {
     allow(threads_of(user) + server.workers().len() as u64 - 1);
     server.rewrite_config(&format!("listen = \"{second}\""));
     server.signal(Signal::HUP);
-    server.wait_for_line(|line| line.contains("not reloaded: cannot start a worker"));
+    server.wait_for_line(|line| {
+        line.contains("not reloaded: cannot start a worker") && line.contains("TasksMax")
+    });
     sleep_ms(300);
     allow(threads_of(user) + 1000);
     let answers = |address| one(address, request("GET", "/hello.txt", &[])).text() == HELLO;

@@ -241,6 +241,11 @@ fn other_pages(variant: &Variant) {
     let server = Server::start(variant);
     assert_eq!(server.status_page("/nothing").0, 404);
     assert_eq!(server.status_page("/../../etc/passwd").0, 404);
+    for query in ["/metrics?worker", "/?format=xml", "/json?pretty"] {
+        let (code, text) = server.status_page(query);
+        assert!(code == 400 && text.contains("a query may be format=text, "), "{query}: {code} {text}");
+    }
+    assert_eq!(server.status_page("/health?from=probe").0, 200);
     // The public side knows nothing of it.
     for path in ["/json", "/metrics", "/health", "/status"] {
         assert_eq!(server.get(path).status, 404, "{path}");

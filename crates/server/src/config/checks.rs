@@ -380,7 +380,9 @@ fn check_root(checks: &mut Checks<'_>, root: &Path) {
         return;
     }
     if !checks.has("root") && root == Path::new("/") {
-        checks.problem("root", "not set, and the current directory is /; say which directory to serve");
+        let what = "not set, and the current directory is /; say which directory to serve, such as \
+                    root = \"/var/www\" in the file, or DIR on the command line";
+        checks.problem("root", what);
         return;
     }
     if let Some(what) = wrong_with_root(root) {

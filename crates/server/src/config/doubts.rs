@@ -7,8 +7,11 @@ mod routes;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::io;
 use std::os::unix::fs::FileTypeExt as _;
+
+use http1::coding::Coding;
 
 use super::address::ListenAddress;
 use super::error::{Place, Problem};
@@ -16,22 +19,33 @@ use super::settings::{FileSettings, PoolRule, Settings};
 use super::typed::{Item, Table, Value, nth, of_key, of_site};
 
 /// Whatever there is to be said about these settings, in the order of the file.
-pub(super) fn doubts(settings: &Settings, typed: &Table) -> Vec<Problem> {
+pub(super) fn doubts(settings: &Settings, typed: &Table, has_file: bool) -> Vec<Problem> {
     let mut doubts = Doubts(Vec::new());
     doubts.0.extend(root_without_user(settings));
+    if has_file && !typed.contains_key("root") {
+        doubts.0.extend(current_directory(settings));
+    }
     let of_sites = (0..).zip(&settings.sites).map(|(at, site)| (Some(at), &site.files));
     for (number, files) in std::iter::once((None, &settings.files)).chain(of_sites) {
         let site = Site { files, typed: of_site(typed, number) };
         routes::look(&site, &mut doubts);
         look_at_fallbacks(&site, &mut doubts);
+        look_at_encodings(&site, &mut doubts);
         if let Some(php) = &files.php
             && (number.is_none() || settings.files.php.as_ref() != Some(php))
         {
             look_at_server((&php.server, site.item("php")), settings, &mut doubts);
         }
     }
+    let routes = settings.sites.iter().flat_map(|site| &site.files.routes).chain(&settings.files.routes);
+    let named: HashSet<_> = routes.filter_map(|route| route.pool.as_deref()).collect();
     for (at, pool) in settings.pools.iter().enumerate() {
-        look_at_servers((pool, nth(typed, "pools", at)), settings, &mut doubts);
+        let item = nth(typed, "pools", at);
+        look_at_servers((pool, item), settings, &mut doubts);
+        if !named.contains(pool.name.as_str()) {
+            let what = "no route leads to this pool, so that no request comes to it; name it in [[routes]]";
+            doubts.add(item.map(|item| of_key(item, "name")), what);
+        }
     }
     let mut doubts = doubts.0;
     doubts.sort_by(|a, b| a.place.cmp(&b.place));
@@ -68,13 +82,42 @@ fn root_without_user(settings: &Settings) -> Option<Problem> {
     let what = "not set, and root starts the server, which goes on as root: whoever takes it over has the \
                 machine; set user = \"www-data\", or start it as another user";
     let is_one = settings.user.is_none() && sys::process::is_root();
-    let problem = |what: &str| Problem {
-        place: Place::Default,
-        key: "user".to_owned(),
-        typed: String::new(),
-        what: what.to_owned(),
-    };
-    is_one.then(|| problem(what))
+    is_one.then(|| of_default("user", what))
+}
+
+/// A file is often read where its author never was, such as in `/etc/sluice`.
+fn current_directory(settings: &Settings) -> Option<Problem> {
+    let root = &settings.files.root;
+    let what = format!(
+        "not set, so that the files of {}, the current directory, are served; set root to the directory that \
+         is meant, or have a route for all paths that redirects or refuses them",
+        root.display()
+    );
+    (!root.as_os_str().is_empty()).then(|| of_default("root", what))
+}
+
+fn of_default(key: &str, what: impl Into<String>) -> Problem {
+    Problem { place: Place::Default, key: key.to_owned(), typed: String::new(), what: what.into() }
+}
+
+/// Looks for codings of which the name says something else.
+fn look_at_encodings(site: &Site<'_>, doubts: &mut Doubts) {
+    let Some(Value::Table(typed)) = site.item("encodings").map(|item| &item.value) else { return };
+    for (ending, entry) in typed {
+        let last = ending.rsplit('.').next().unwrap_or_default();
+        let usual = Coding::ALL.into_iter().find(|coding| coding.extension()[1..] == *last);
+        let set = site.files.encodings.get(ending).copied().flatten();
+        if let (Some(usual), Some(set)) = (usual, set)
+            && usual != set
+        {
+            let what = format!(
+                "{last} is the usual extension of {}, and no browser can decode that as {}",
+                usual.token(),
+                set.token()
+            );
+            doubts.add(Some(&entry.item), what);
+        }
+    }
 }
 
 fn look_at_fallbacks(site: &Site<'_>, doubts: &mut Doubts) {

@@ -93,19 +93,22 @@ fn is_retry_after(text: &str) -> bool {
     is_number || http1::date::parse_http_date(text.as_bytes()).is_some()
 }
 
-/// Whether it is an ending of names, of one extension or several, without the dot before it.
+/// Whether it is an ending of names, of one extension or several, without the dot before it. What is meant as
+/// a pattern is none: it would never match.
 fn is_ending(text: &str) -> bool {
     text.split('.').all(|extension| !extension.is_empty())
-        && !text.contains(['/', '\0'])
+        && !text.contains(['/', '\0', '*', '?', '[', ']', '{', '}'])
         && text.to_lowercase() == text
 }
 
 /// Reads the ending of names that are stored in a coding, and that.
 pub(super) fn coding_of_ending(ending: &str, item: &Item) -> Result<(String, Option<Coding>), String> {
     if !is_ending(ending) {
-        return Err("the key must be an ending in lower case without the dot before it, such as svgz or \
-                    \"wasm.gz\""
-            .to_owned());
+        return Err(
+            "the key must be an ending in lower case without the dot before it, not a pattern, such \
+                    as svgz or \"wasm.gz\""
+                .to_owned(),
+        );
     }
     let coding = match text(item)?.as_str() {
         "off" => None,
@@ -120,9 +123,11 @@ pub(super) fn coding_of_ending(ending: &str, item: &Item) -> Result<(String, Opt
 /// Reads an ending of names, which is empty for those without one, and its media type.
 pub(super) fn media_type_of_ending(ending: &str, item: &Item) -> Result<(String, String), String> {
     if !ending.is_empty() && !is_ending(ending) {
-        return Err("the key must be an ending in lower case without the dot before it, such as md or \
-                    \"wasm.gz\", or \"\" for none"
-            .to_owned());
+        return Err(
+            "the key must be an ending in lower case without the dot before it, not a pattern, such \
+                    as md or \"wasm.gz\", or \"\" for none"
+                .to_owned(),
+        );
     }
     let media_type = text(item)?;
     let (essence, _) = media_type.split_once(';').unwrap_or((&media_type, ""));
@@ -195,6 +200,18 @@ mod tests {
                  and the same rule sets {directive}"
             );
             assert!(told.contains(&expected), "{told}");
+        }
+    }
+
+    #[test]
+    fn an_ending_is_no_pattern() {
+        for ending in ["*", "*.md", "m?", "{md,txt}", "[a-z]"] {
+            for (table, value) in [("types", "text/plain"), ("encodings", "gzip")] {
+                let told = problems(&format!("[{table}]\n'{ending}' = '{value}'"));
+                let expected =
+                    format!("{table}.{ending} = '{value}': the key must be an ending in lower case");
+                assert!(told.contains(&expected) && told.contains("not a pattern"), "{told}");
+            }
         }
     }
 

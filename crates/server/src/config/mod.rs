@@ -109,7 +109,7 @@ impl Source {
         let path = self.file.as_deref().unwrap_or(Path::new(""));
         let typed = typed::read(path, text, &self.command_line).map_err(ConfigError::Problems)?;
         let settings = resolve::resolve(&typed, current).map_err(ConfigError::Problems)?;
-        Ok(Configuration { settings, typed })
+        Ok(Configuration { settings, typed, has_file: self.file.is_some() })
     }
 }
 
@@ -119,13 +119,15 @@ pub struct Configuration {
     /// The settings.
     pub settings: Settings,
     typed: typed::Table,
+    /// Whether some of it was typed in a file.
+    has_file: bool,
 }
 
 impl Configuration {
     /// What is hardly meant in the settings, or will not work as it is for the user that this process runs
     /// as: warnings.
     pub fn doubts(&self) -> Vec<Problem> {
-        doubts::doubts(&self.settings, &self.typed)
+        doubts::doubts(&self.settings, &self.typed, self.has_file)
     }
 }
 

@@ -124,8 +124,10 @@ fn unknown_key(table: &str, key: &str) -> String {
     let likeness = |name: &str| strsim::jaro_winkler(name, key);
     let meant = allowed.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     let meant = meant.filter(|name| likeness(name) >= ALIKE);
-    let hint = meant.map_or(String::new(), |name| format!(", did you mean {name}?"));
-    format!("unknown key{hint}; allowed: {}", allowed.join(", "))
+    match meant {
+        Some(name) => format!("unknown key, did you mean {name}?"),
+        None => format!("unknown key; allowed: {}", allowed.join(", ")),
+    }
 }
 
 /// From which likeness on (1 is the same) one name may have been meant for the other: a letter or two apart.

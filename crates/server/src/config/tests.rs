@@ -416,13 +416,10 @@ fn a_listing_shows_no_more_names_than_are_read() {
 
 /// Files that are wrong in one way each, and what must be in what is told, after the place.
 const WRONG: &[(&str, &str)] = &[
-    (
-        "lisen = '127.0.0.1:80'",
-        "1:1: lisen: unknown key, did you mean listen?; allowed: accept_limit, access_log, \
-             amped, architecture, ",
-    ),
+    ("lisen = '127.0.0.1:80'", "1:1: lisen: unknown key, did you mean listen?"),
     ("[limits]\nbodies = 1", "2:1: limits.bodies: unknown key; allowed: body, header_count, "),
-    ("[timeots]", "1:2: timeots: unknown key, did you mean timeouts?; allowed: accept_limit"),
+    ("limits.retry_after = '0 s'", "a time from 1 s to 24 h, such as \"20 s\", \"5 min\"; or \"off\""),
+    ("[timeots]", "1:2: timeots: unknown key, did you mean timeouts?"),
     ("[files]\nsmall_file = 1", "2:1: files.small_file: this key belongs to the top of the file, before"),
     ("\nvalidity = '1 s'", "2:1: validity: this key belongs to [files]"),
     ("send = 2", "1:8: send = 2: allowed: non-blocking, blocking"),
@@ -555,11 +552,7 @@ const WRONG: &[(&str, &str)] = &[
     ("[[routes]]\npath = '/[b-a]'\nstatus = 404", "'/[b-a]': the range b-a is empty; allowed: a-b"),
     ("[[routes]]\npath = '/[b'\nstatus = 404", "a [ is not closed"),
     ("[[routes]]\npath = '/b\\'\nstatus = 404", "nothing follows the last \\"),
-    (
-        "[[headers]]\nsets = { }\nexpires = '1 d'",
-        "2:1: headers.sets: unknown key, did you mean set?; allowed: expires, ignore_case, media_type, \
-         path, set",
-    ),
+    ("[[headers]]\nsets = { }\nexpires = '1 d'", "2:1: headers.sets: unknown key, did you mean set?"),
     ("[proxies]\nprotocol = ['127.0.0.1:9']", "contradiction: 127.0.0.1:9 is none of the addresses under"),
     ("[proxies]\nbelieve = 'path'", "2:11: proxies.believe = 'path': allowed: scheme, host, port"),
     (
@@ -609,6 +602,7 @@ fn what_is_wrong_is_told() {
         assert!(all.starts_with("sluice.toml:"), "{toml:?} told: {all}");
         assert!(all.contains(told), "{toml:?} told: {all}");
         assert_eq!(all.lines().count(), 1, "{toml:?} told: {all}");
+        assert!(!all.contains("did you mean") || all.ends_with('?'), "{toml:?} told: {all}");
     }
 }
 

@@ -147,7 +147,10 @@ pub(super) fn time(range: RangeInclusive<Duration>) -> Kind<Duration> {
         move |item| {
             let allowed = || {
                 let (least, most) = (units::time(*range.start()), units::time(*range.end()));
-                format!("allowed: a time from {least} to {most}, such as \"500 ms\", \"20 s\", \"5 min\"")
+                let examples = [Duration::from_millis(500), Duration::from_secs(20), Duration::from_mins(5)];
+                let examples = examples.iter().filter(|time| range.contains(time));
+                let examples: Vec<_> = examples.map(|time| quoted(&units::time(*time))).collect();
+                format!("allowed: a time from {least} to {most}, such as {}", examples.join(", "))
             };
             match &item.value {
                 Value::Text(text) => {

@@ -103,7 +103,8 @@ impl Rules {
         self.common.fields.is_empty() && self.own.fields.is_empty()
     }
 
-    /// The `wanted` fields of the rules that apply, the last one of each name.
+    /// The `wanted` fields of the rules that apply, the last one of each name. A later rule's
+    /// Cache-Control takes the place of all that an earlier `expires` made, Expires included.
     fn chosen(
         &self,
         path: Option<&[u8]>,
@@ -118,12 +119,13 @@ impl Rules {
         let mut fields = self.common.of(path, essence);
         fields.extend(self.own.of(path, essence));
         let mut names = HashSet::new();
-        let mut chosen: Vec<_> = fields
-            .into_iter()
-            .rev()
-            .filter(|field| wanted(field))
-            .filter(|(name, _)| names.insert(name.to_ascii_lowercase()))
-            .collect();
+        let mut is_last = |(name, value): &(String, Value)| {
+            // The Cache-Control of the same rule goes before it.
+            let is_outdated = matches!(value, Value::DateAfter(_)) && names.contains("cache-control");
+            !is_outdated && names.insert(name.to_ascii_lowercase())
+        };
+        let mut chosen: Vec<_> =
+            fields.into_iter().rev().filter(|field| wanted(field) && is_last(field)).collect();
         chosen.reverse();
         chosen
     }
@@ -251,12 +253,15 @@ mod tests {
             rule(None, None, &[("Cache-Control", "no-store"), ("X-A", "1")], None),
             rule(None, None, &[], Some(60)),
             rule(Some("/b"), None, &[("cache-control", "no-cache")], None),
+            rule(Some("/c"), None, &[("Expires", "0")], None),
         ];
         let expires = "Expires: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
         let (text, grows_old) = lines(&rules, "/a", "x/y");
         assert_eq!(text, format!("X-A: 1\r\nCache-Control: max-age=60\r\n{expires}"));
         assert!(grows_old);
-        assert_eq!(lines(&rules, "/b", "x/y").0, format!("X-A: 1\r\n{expires}cache-control: no-cache\r\n"));
+        let (text, grows_old) = lines(&rules, "/b", "x/y");
+        assert_eq!((text.as_str(), grows_old), ("X-A: 1\r\ncache-control: no-cache\r\n", false));
+        assert_eq!(lines(&rules, "/c", "x/y").0, "X-A: 1\r\nCache-Control: max-age=60\r\nExpires: 0\r\n");
     }
 
     #[test]

@@ -297,6 +297,15 @@ fn answer(head: &Head<'_>, sources: &Sources) -> Plan<()> {
         return plan;
     }
     let query = || head.query().unwrap_or_default().split(|&byte| byte == b'&');
+    let is_workers = |part: &[u8]| part.split(|&byte| byte == b'=').next() == Some(b"workers");
+    let is_known = |part: &[u8]| {
+        let formats: [&[u8]; 3] = [b"format=text", b"format=json", b"format=prometheus"];
+        part.is_empty() || is_workers(part) || formats.contains(&part)
+    };
+    if matches!(head.path, b"/" | b"/json" | b"/metrics") && !query().all(is_known) {
+        let what = "a query may be format=text, format=json or format=prometheus, and workers for Prometheus";
+        return short(Status::BAD_REQUEST, head.terms, what);
+    }
     let format = query().find_map(|part| part.strip_prefix(b"format="));
     let (content_type, body) = match (head.path, format) {
         (b"/", None | Some(b"text")) => {
@@ -305,7 +314,6 @@ fn answer(head: &Head<'_>, sources: &Sources) -> Plan<()> {
         (b"/", Some(b"json")) | (b"/json", _) => ("application/json", json::render(&sources.snapshot())),
         (b"/", Some(b"prometheus")) | (b"/metrics", _) => {
             let exposition = Exposition::accepted(&head.fields.all(Field::Accept));
-            let is_workers = |part: &[u8]| part.split(|&byte| byte == b'=').next() == Some(b"workers");
             let rows = if query().any(is_workers) { Rows::Workers } else { Rows::Totals };
             (exposition.content_type(), prometheus::render(sources.snapshot(), exposition, rows))
         }

@@ -74,7 +74,7 @@ pub enum RunError {
     #[error("the settings ask for user {0}, as whom the server does not run, which takes a restart")]
     User(String),
     /// A step that needs the kernel's consent failed.
-    #[error("cannot {step}: {source}")]
+    #[error("cannot {step}: {source}{}", remedy(.source))]
     System {
         /// What was tried.
         step: String,
@@ -597,6 +597,17 @@ fn exit_code(who: &str, result: Result<(), impl Display>) -> u8 {
             tracing::error!("{who} ends: {error}");
             1
         }
+    }
+}
+
+/// What may be done about an error of the kernel's that says too little.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            "; there may be too many processes and threads: raise the limit (ulimit -u, TasksMax= of a \
+             systemd unit), or have fewer workers"
+        }
+        _ => "",
     }
 }
 

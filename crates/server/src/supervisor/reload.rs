@@ -120,8 +120,14 @@ impl Supervisor {
     }
 }
 
+/// Tells why, which is a line for each mistake in the settings.
 fn not_reloaded(why: &str) {
-    tracing::error!("settings not reloaded: {why}");
+    const MOST: usize = 20;
+    let lines = why.lines().count();
+    why.lines().take(MOST).for_each(|line| tracing::error!("settings not reloaded: {line}"));
+    if lines > MOST {
+        tracing::error!("settings not reloaded: {} more mistakes, which `sluice check` tells", lines - MOST);
+    }
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
 }
 

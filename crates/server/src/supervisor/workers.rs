@@ -19,7 +19,7 @@ use sys::shared::Shared;
 use sys::signal::Signal;
 
 use super::common_table::CommonTable;
-use super::{exit_code, url, worker};
+use super::{exit_code, remedy, url, worker};
 use crate::access_log::LogFile;
 use crate::common::Common;
 use crate::config::{Role, Settings};
@@ -178,7 +178,7 @@ impl Workers {
             Ok(queues) => self.queues = Some(queues),
             Err(error) if self.adopted.is_empty() || self.serving.is_empty() => return Err(error),
             Err(error) => {
-                tracing::error!("cannot start all workers yet: {error}");
+                tracing::error!("cannot start all workers yet: {error}{}", remedy(&error));
                 let is_missing = |place: &&mut Place| matches!(place.state, State::Gone);
                 for place in self.serving.iter_mut().filter(is_missing) {
                     place.state = State::Restarts { at: Instant::now() + LONGEST_PAUSE };
@@ -390,7 +390,8 @@ impl Workers {
                 // Of the process, however many threads it has.
                 Ok(()) => place.counters[0].restarts.add(1),
                 Err(error) => {
-                    tracing::error!("cannot start worker {} again: {error}", place.number);
+                    let what = remedy(&error);
+                    tracing::error!("cannot start worker {} again: {error}{what}", place.number);
                     place.state = State::Restarts { at: Instant::now() + LONGEST_PAUSE };
                 }
             }

@@ -5,9 +5,13 @@ use std::os::unix::net::UnixListener;
 
 use super::super::tests::place;
 
-/// What is doubted of a file, each without the file's name.
+/// What is doubted of a file that says which directory is served, each without the file's name.
 fn doubts(toml: &str) -> Vec<String> {
-    let (dir, source) = place(&format!("root = 'www'\n{toml}"));
+    doubts_of_file(&format!("root = 'www'\n{toml}"))
+}
+
+fn doubts_of_file(toml: &str) -> Vec<String> {
+    let (dir, source) = place(toml);
     let _socket = UnixListener::bind(dir.path().join("socket")).expect("a socket");
     fs::write(dir.path().join("file"), "").expect("a file");
     let read = source.read().unwrap_or_else(|error| panic!("{toml}: {error}"));
@@ -20,7 +24,8 @@ fn doubts(toml: &str) -> Vec<String> {
 
 /// Routes, one a line from the second on.
 fn routes(lines: &[&str]) -> Vec<String> {
-    doubts(&format!("routes = [\n{},\n]\n{POOL}", lines.join(",\n")))
+    let told = doubts(&format!("routes = [\n{},\n]\n{POOL}", lines.join(",\n")));
+    told.into_iter().filter(|told| !told.contains("no route leads to this pool")).collect()
 }
 
 const POOL: &str = "[[pools]]\nname = 'p'\nservers = '127.0.0.1:1'\n";
@@ -116,7 +121,7 @@ fn files_and_sockets_that_are_not_there_are_told() {
         ("php = 'unix:none'", "2:7: php = 'unix:none': there is no socket /none; until"),
         ("php = 'unix:file'", "2:7: php = 'unix:file': /file is no socket; until"),
         (
-            "[[pools]]\nname = 'a'\nservers = ['unix:socket', 'unix:none']",
+            "[[pools]]\nname = 'a'\nservers = ['unix:socket', 'unix:none']\n[[routes]]\npool = 'a'",
             "4:27: pools.servers = 'unix:none': there is no socket /none",
         ),
         (
@@ -134,4 +139,52 @@ fn files_and_sockets_that_are_not_there_are_told() {
     ] {
         assert_eq!(doubts(toml), [""; 0], "{toml}");
     }
+}
+
+#[test]
+fn a_pool_that_no_route_leads_to_is_told() {
+    let site = "[[sites]]\nhosts = 'a'\nroot = 'www'\n";
+    for (toml, expected) in [
+        (POOL.to_owned(), &["3:8: pools.name = 'p': no route leads to this pool"][..]),
+        (format!("{POOL}[[routes]]\npool = 'p'"), &[]),
+        (format!("{POOL}{site}[[sites.routes]]\npool = 'p'"), &[]),
+    ] {
+        let told = doubts(&toml);
+        assert!(told.len() == expected.len(), "{toml}: {told:?}");
+        assert!(told.iter().zip(expected).all(|(told, expected)| told.starts_with(expected)), "{told:?}");
+    }
+}
+
+#[test]
+fn a_coding_that_the_name_contradicts_is_told() {
+    let site = "[[sites]]\nhosts = 'a'\nroot = 'www'\n[sites.encodings]\n'x.br' = 'gzip'\n";
+    for (toml, expected) in [
+        (
+            "[encodings]\n'wasm.gz' = 'br'",
+            "3:13: encodings.wasm.gz = 'br': gz is the usual extension of gzip",
+        ),
+        (site, "6:10: sites.encodings.x.br = 'gzip': br is the usual extension of br"),
+    ] {
+        let told = doubts(toml);
+        assert!(told.len() == 1 && told[0].starts_with(expected), "{toml}: {told:?}");
+    }
+    assert_eq!(doubts("[encodings]\n'wasm.gz' = 'gzip'\ngz = 'off'\nunityweb = 'br'"), [""; 0]);
+}
+
+/// What lies in the directory of the start is hardly meant for everybody: `sluice.toml` is often there.
+#[test]
+fn a_file_that_does_not_say_what_is_served_is_told_what_is() {
+    let here = std::env::current_dir().expect("a directory");
+    let expected =
+        format!("root: not set, so that the files of {}, the current directory, are", here.display());
+    let to_all = "[[pools]]\nname = 'p'\nservers = '127.0.0.1:1'\n[[routes]]\npool = 'p'\n";
+    for toml in ["", "[[routes]]\npath = '/old/**'\nredirect = '/new'", to_all] {
+        let told = doubts_of_file(toml);
+        assert!(told.len() == 1 && told[0].starts_with(&expected), "{toml}: {told:?}");
+    }
+    for toml in ["root = 'www'", "[[routes]]\nredirect = 'https://a.org{path}'"] {
+        assert_eq!(doubts_of_file(toml), [""; 0], "{toml}");
+    }
+    let told = super::super::Source::default().read().expect("defaults").doubts();
+    assert!(told.iter().all(|doubt| doubt.key != "root"), "without a file it is meant: {told:?}");
 }

@@ -418,7 +418,7 @@ fn a_listing_shows_no_more_names_than_are_read() {
 const WRONG: &[(&str, &str)] = &[
     ("lisen = '127.0.0.1:80'", "1:1: lisen: unknown key, did you mean listen?"),
     ("[limits]\nbodies = 1", "2:1: limits.bodies: unknown key; allowed: body, header_count, "),
-    ("limits.retry_after = '0 s'", "a time from 1 s to 24 h, such as \"20 s\", \"5 min\"; or \"off\""),
+    ("limits.retry_after = '0 s'", "a time from 1 s to 1 d, such as \"20 s\", \"5 min\"; or \"off\""),
     ("[timeots]", "1:2: timeots: unknown key, did you mean timeouts?"),
     ("[files]\nsmall_file = 1", "2:1: files.small_file: this key belongs to the top of the file, before"),
     ("\nvalidity = '1 s'", "2:1: validity: this key belongs to [files]"),

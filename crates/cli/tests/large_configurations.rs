@@ -48,8 +48,8 @@ const DOUBTED: [List; 2] = [
     ("", |n| format!("[[routes]]\npath = '/{{b/*,c}}/{}'\nfallback = '/{n}'\n", n / 2), ""),
 ];
 
-/// Names that are looked for among patterns, which has a bound. It shows only in lists of thousands: none that
-/// the suite counts is that long.
+/// Names that are looked for among patterns, which has a bound. It shows only in lists of thousands: none
+/// that the suite counts is that long.
 const LOOKED_FOR: List = ("", |n| format!("[[routes]]\npath = '/x*{n}'\nredirect = '/y'\n"), "");
 
 /// Instructions of `sluice check` with lists of that length.

@@ -20,10 +20,7 @@ use crate::plain::Plain;
 /// Which site and which of its routes answer requests for an URL, or for a target of the default site (a path
 /// with or without a query), and how. What is below the root is looked at, if it can be.
 pub fn explain(settings: &Settings, url: &str) -> String {
-    let (authority, target) = match url.split_once("://") {
-        Some((_, behind)) => behind.split_at(behind.find(['/', '?']).unwrap_or(behind.len())),
-        None => ("", url),
-    };
+    let (authority, target) = split(url);
     let sites = settings.all_sites();
     let number = Hosts::new(&sites).of(host_name(authority.as_bytes()));
     let SiteSettings { hosts, files, .. } = &sites[usize::from(number)];
@@ -54,6 +51,17 @@ pub fn explain(settings: &Settings, url: &str) -> String {
         (0, _) => answer,
         (_, 0) => format!("the default site, {root}\n{answer}"),
         _ => format!("site {number} ({}), {root}\n{answer}", hosts.join(", ")),
+    }
+}
+
+/// An URL's authority, which a target has none of, and the target. What looks like an URL within a target is
+/// a part of its path or query.
+fn split(url: &str) -> (&str, &str) {
+    match url.split_once("://") {
+        Some((scheme, behind)) if !scheme.contains(['/', '?']) => {
+            behind.split_at(behind.find(['/', '?']).unwrap_or(behind.len()))
+        }
+        _ => ("", url),
     }
 }
 
@@ -175,4 +183,24 @@ fn told(call: &Call) -> String {
     let [name, info] = [&call.name, &call.info].map(|part| String::from_utf8_lossy(part));
     let info = if info.is_empty() { String::new() } else { format!(" with PATH_INFO {info}") };
     format!("the script {name}{info}, if there is one, by the pool {}", call.pool)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+
+    #[test]
+    fn targets_have_no_authority() {
+        for (url, authority, target) in [
+            ("http://a.example/x?y", "a.example", "/x?y"),
+            ("http://a.example:1?u=http://b/", "a.example:1", "?u=http://b/"),
+            ("https://a.example", "a.example", ""),
+            ("/x", "", "/x"),
+            ("/go?u=http://x.example/", "", "/go?u=http://x.example/"),
+            ("/go/http://x.example/", "", "/go/http://x.example/"),
+            ("?u=http://x.example/", "", "?u=http://x.example/"),
+        ] {
+            assert_eq!(split(url), (authority, target), "{url}");
+        }
+    }
 }

@@ -148,35 +148,82 @@ impl Loader {
         }
     }
 
-    /// Whether a client would be answered with something by the path of a file, or of a directory if it ends
-    /// with a slash: what listings show.
-    pub(super) fn is_shown(&self, path: &[u8], index: &[String]) -> bool {
-        let verdict = self.scripts.judge(path);
-        let may_be = match self.routes.leads_to(path, false) {
-            _ if verdict == Some(Verdict::Lookalike) => false,
-            LeadsTo::Elsewhere(elsewhere) => !self.routes.refuses(elsewhere),
-            LeadsTo::File(_) => verdict.is_none() || self.routes.runner(path).is_ok(),
-        };
-        may_be
-            && match self.bar_of_sibling(Path::known(path), Patience::Unlimited) {
-                Ok(None) => !path.ends_with(b"/") || !self.has_barred_index(path, index),
-                _ => false,
-            }
+    /// The path below the root of an open directory that symbolic links led to, for
+    /// [listings](Self::is_shown); if it makes a difference.
+    pub(super) fn other_path(
+        &self,
+        asked: Path<'_>,
+        directory: &OwnedFd,
+    ) -> std::io::Result<Option<Vec<u8>>> {
+        if !self.routes.refuse_some && self.scripts.are_none() {
+            return Ok(None);
+        }
+        let (root, path) = (sys::file::path_of(&self.root)?, sys::file::path_of(directory)?);
+        let Ok(inner) = path.strip_prefix(&root) else { return Ok(None) };
+        let mut path = [b"/", inner.as_os_str().as_bytes()].concat();
+        if !path.ends_with(b"/") {
+            path.push(b'/');
+        }
+        Ok((path != asked.bytes()).then_some(path))
     }
 
-    /// Whether the index file of a directory is refused to clients.
-    fn has_barred_index(&self, directory: &[u8], index: &[String]) -> bool {
-        let paths = || index.iter().map(|name| [directory, name.as_bytes()].concat());
+    /// Whether a client would be answered with something by the path of a file, or of a directory if it ends
+    /// with a slash, as far as routes alone say. `other` is its path where the directory that is listed lies.
+    pub(super) fn may_be_shown(&self, path: &[u8], other: Option<&[u8]>) -> bool {
+        let verdict = self.scripts.judge(path);
+        let is_let_through = |path: &[u8]| match verdict {
+            Some(_) => self.routes.runner(path).is_ok(),
+            None => self.routes.bar(path).is_none(),
+        };
+        match self.routes.leads_to(path, false) {
+            _ if verdict == Some(Verdict::Lookalike) => false,
+            LeadsTo::Elsewhere(elsewhere) => !self.routes.refuses(elsewhere),
+            // A directory's own path counts behind a link only where it has no index file.
+            LeadsTo::File(_) => {
+                let other = other.filter(|_| !path.ends_with(b"/"));
+                (verdict.is_none() || is_let_through(path)) && other.is_none_or(is_let_through)
+            }
+        }
+    }
+
+    /// Whether that is so as well when files are looked at: index files, and those that a sibling stands in
+    /// for.
+    pub(super) fn is_shown(&self, path: &[u8], other: Option<&[u8]>, index: &[String]) -> bool {
+        if matches!(self.routes.leads_to(path, false), LeadsTo::Elsewhere(_)) {
+            return true;
+        }
+        if path.ends_with(b"/") {
+            return !self.has_barred_index(path, other, index);
+        }
+        let is_let_through =
+            |path: &[u8]| matches!(self.bar_of_sibling(Path::known(path), Patience::Unlimited), Ok(None));
+        is_let_through(path) && other.is_none_or(is_let_through)
+    }
+
+    /// Whether clients are refused the index file of a directory, or the directory where it has none.
+    fn has_barred_index(&self, directory: &[u8], other: Option<&[u8]>, index: &[String]) -> bool {
+        let paths = |directory| paths_in(directory, index);
         let is_script = |path: &[u8]| self.scripts.judge(path) == Some(Verdict::Script);
         let is_barred =
             |path: &[u8]| matches!(self.routes.judge_index(path, is_script(path)), Index::Barred(_));
-        if !paths().any(|path| is_barred(&path)) {
+        let is_refused = |path: &[u8]| self.routes.bar(path).is_some();
+        let may_be_there =
+            other.is_some_and(|other| is_refused(other) || paths(other).any(|path| is_barred(&path)));
+        if !may_be_there && !paths(directory).any(|path| is_barred(&path)) {
             return false;
         }
-        let mut there = paths().filter(|path| {
-            let found = self.stat(Path::known(path), false, Patience::Unlimited);
-            found.is_ok_and(|found| found.is_ok_and(|stat| stat.kind == FileKind::Regular))
-        });
-        there.next().is_some_and(|path| is_barred(&path))
+        for path in paths(directory) {
+            match self.stat(Path::known(&path), false, Patience::Unlimited) {
+                Ok(Ok(stat)) if stat.kind == FileKind::Regular => return is_barred(&path),
+                Ok(Err(Bar::Barred(_))) => return true,
+                _ => {}
+            }
+        }
+        other.is_some_and(is_refused)
     }
+}
+
+/// The paths of a directory's index files.
+fn paths_in<'a>(directory: &'a [u8], index: &'a [String]) -> impl Iterator<Item = Vec<u8>> {
+    index.iter().map(move |name| [directory, name.as_bytes()].concat())
 }

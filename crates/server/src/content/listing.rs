@@ -4,7 +4,8 @@
 //! Only what a request could get is listed: no hidden names, no pipes or devices, no symbolic links that the
 //! policy would not follow, nothing that [routes refuse](Loader::is_shown). What it takes to make one is
 //! bounded, whatever the directory: names that are read, names that are looked at more closely and shown, and
-//! bytes of the page. Names are put into their order before the first of them are taken.
+//! bytes of the page. Names are put into their order before the first of them are taken. Only for those that
+//! are taken is a file looked at: what a link leads to, an index file, what a sibling stands in for.
 
 mod form;
 mod json;
@@ -28,7 +29,8 @@ use super::path::Path;
 use super::patience::Patience;
 use crate::dates::rfc3339;
 
-/// Most names that are read: a directory of so many takes some 20 ms. No more can be shown.
+/// Most names that are read: a directory of so many takes some 20 ms, and what it takes to match each with
+/// the routes. No more can be shown.
 const READ: usize = 1 << 16;
 /// Bytes of a page for each of the names that it may show at most.
 const FOR_EACH: usize = 256;
@@ -81,7 +83,7 @@ struct Column {
 /// What is shown of a directory.
 struct Rows {
     shown: Vec<Row>,
-    /// How many names there are, as far as they have been read.
+    /// How many names there are, as far as they have been read and were not found to be refused.
     names: usize,
     /// Not all names are shown that could be.
     is_cut: bool,
@@ -122,10 +124,17 @@ fn rows(
     directory: &OwnedFd,
     listed: Listed,
 ) -> io::Result<Rows> {
-    // A link is judged when what it leads to is known.
-    let is_let_through = |name: &OsString, kind: FileKind| {
+    let other = loader.other_path(path, directory)?;
+    // By the path that is asked for, and by that where the directory lies; what a link leads to has another.
+    let paths = |name: &OsString, kind: FileKind, is_link: bool| {
         let slash = if kind == FileKind::Directory { &b"/"[..] } else { b"" };
-        kind == FileKind::Other || loader.is_shown(&[path.bytes(), name.as_bytes(), slash].concat(), index)
+        let of = |directory: &[u8]| [directory, name.as_bytes(), slash].concat();
+        (of(path.bytes()), other.as_deref().filter(|_| !is_link).map(of))
+    };
+    let may_be_shown = |name: &OsString, kind: FileKind| {
+        let (path, other) = paths(name, kind, false);
+        // A link is judged when what it leads to is known.
+        kind == FileKind::Other || loader.may_be_shown(&path, other.as_deref())
     };
     let mut first = First::new(listed.most as usize, form.takes_from_the_end());
     let mut or_more = false;
@@ -136,20 +145,23 @@ fn rows(
         }
         let entry = entry?;
         let is_shown = listed.dotfiles || !entry.name.as_bytes().starts_with(b".");
-        if is_shown && entry.kind.is_none_or(|kind| is_let_through(&entry.name, kind)) {
+        if is_shown && entry.kind.is_none_or(|kind| may_be_shown(&entry.name, kind)) {
             first.add(entry);
         }
     }
     let (entries, names) = first.take();
-    let more = names > entries.len() || or_more;
+    let (taken, more) = (entries.len(), names > entries.len() || or_more);
     let row = |entry: DirectoryEntry| {
         let DirectoryEntry { name, kind } = entry;
-        let stat = stat(loader, path, directory, name.as_bytes())?;
-        let is_shown =
-            stat.kind != FileKind::Other && (kind == Some(stat.kind) || is_let_through(&name, stat.kind));
+        let (stat, is_link) = stat(loader, path, directory, name.as_bytes())?;
+        let (path, other) = paths(&name, stat.kind, is_link);
+        let is_shown = stat.kind != FileKind::Other
+            && (kind == Some(stat.kind) || loader.may_be_shown(&path, other.as_deref()))
+            && loader.is_shown(&path, other.as_deref(), index);
         is_shown.then_some(Row { name, stat })
     };
     let mut shown: Vec<Row> = entries.into_iter().filter_map(row).collect();
+    let names = names - (taken - shown.len());
     // A link to a directory is seen to be one only now.
     shown.sort_by(|a, b| form.compare(a, b));
     let fitting = fitting(&shown, form.format, largest(listed.most) - FRAME);
@@ -229,14 +241,16 @@ impl First {
     }
 }
 
-/// What a request for that name would get.
-fn stat(loader: &Loader, path: Path<'_>, directory: &OwnedFd, name: &[u8]) -> Option<FileStat> {
+/// What a request for that name would get, and whether that lies elsewhere.
+fn stat(loader: &Loader, path: Path<'_>, directory: &OwnedFd, name: &[u8]) -> Option<(FileStat, bool)> {
     match sys::file::stat_in(directory, name).ok()? {
         // Perhaps a link.
         FileStat { kind: FileKind::Other, .. } => {
-            loader.stat(Path::known(&[path.bytes(), name].concat()), false, Patience::Unlimited).ok()?.ok()
+            let path = [path.bytes(), name].concat();
+            let stat = loader.stat(Path::known(&path), false, Patience::Unlimited).ok()?.ok()?;
+            Some((stat, true))
         }
-        stat => Some(stat),
+        stat => Some((stat, false)),
     }
 }
 

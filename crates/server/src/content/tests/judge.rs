@@ -73,7 +73,7 @@ const WAYS: [(&str, &[&str]); 28] = [
     ("/z/sub/", &["/z/sub/index.html"]),
 ];
 
-/// What a listing of `/z/` may show.
+/// What a listing of `/z/` may show, and of `/w/`, which is a link to that.
 const LISTED: [&str; 8] = ["x.txt", "x.txt.gz", "y.gz", "s.php", "sub/", "deep/", "link", "S.PHP"];
 
 fn tree() -> Site {
@@ -108,6 +108,7 @@ fn tree() -> Site {
         ("../a/x.txt.gz", "n/index.html.gz"),
         ("a/s.php", "t.php"),
         ("x.txt", "z/link"),
+        ("z", "w"),
     ] {
         symlink(to, site.path(link)).unwrap();
     }
@@ -175,6 +176,22 @@ fn may_have(rules: &[(&str, Deed)], asked: &str, names: &[&str]) -> bool {
     !names.iter().any(is_refused)
 }
 
+/// A listing looks at the index files of the directories that it may show, and at no others.
+#[test]
+fn index_files_are_looked_at_for_names_that_are_taken() {
+    let mut site = Site::with(|files| {
+        (files.listing, files.listing_names) = (true, 4);
+        files.routes = vec![rule("/**/index.html", Deed::Refuse)];
+    });
+    for directory in 0..10 {
+        site.write(&format!("d/{directory}/index.html"), "the file");
+    }
+    let page = site.get_with("/d/", "Accept: application/json").text().to_owned();
+    let listing: serde_json::Value = serde_json::from_str(&page).unwrap();
+    assert_eq!((&listing["names"], &listing["entries"]), (&6.into(), &serde_json::json!([])), "{page}");
+    assert_eq!(listing["complete"], false);
+}
+
 /// Links between files and siblings that stand in for one another, round and round.
 #[test]
 fn judging_siblings_comes_to_an_end() {
@@ -221,13 +238,16 @@ fn what_is_refused_is_refused_by_every_way() {
             let mut counts = counts.borrow_mut();
             if is_had { *counts.1 += 1 } else { *counts.0 += 1 }
         }
-        let (status, _) = outcome(site, "/z/");
-        if status == 200 {
-            let page = site.get("/z/").text().to_owned();
+        for directory in ["/z/", "/w/"] {
+            if outcome(site, directory).0 != 200 {
+                continue;
+            }
+            let page = site.get(directory).text().to_owned();
             for name in LISTED {
-                let (status, _) = outcome(site, &format!("/z/{name}"));
+                let (status, _) = outcome(site, &format!("{directory}{name}"));
                 let is_shown = page.contains(&format!("\"{name}\""));
-                prop_assert_eq!(is_shown, status < 400, "{} by {:?}: {}\n{}", name, rules, status, page);
+                let told = format!("{directory}{name} by {rules:?}: {status}\n{page}");
+                prop_assert_eq!(is_shown, status < 400, "{}", told);
             }
         }
         Ok(())

@@ -136,7 +136,7 @@ fn every_page_is_served() {
     assert!(answer.contains("Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"));
     assert!(answer.ends_with("# EOF\n"), "{answer}");
     assert!(get("/other").starts_with("HTTP/1.1 404 "));
-    assert!(get("/?format=xml").starts_with("HTTP/1.1 404 "));
+    assert!(get("/?format=xml").starts_with("HTTP/1.1 400 "));
     stop(serving);
 }
 

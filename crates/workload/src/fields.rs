@@ -1,6 +1,7 @@
 //! Header lines that somebody adds to requests: which may be sent, and which stand instead of others.
 
-use std::net::Ipv6Addr;
+// Addresses alone: nothing here goes to the network.
+use core::net::Ipv6Addr;
 
 /// Fields of which a request has one line at most (RFC 9110, RFC 6265 section 5.4, RFC 6454 section 7.3).
 const SINGLE: [&str; 18] = [

@@ -79,7 +79,7 @@ impl<'a> Site<'a> {
 }
 
 fn root_without_user(settings: &Settings) -> Option<Problem> {
-    let what = "not set, and root starts the server, which goes on as root: whoever takes it over has the \
+    let what = "not set, and root starts the server, which goes on as root: anyone who takes it over has the \
                 machine; set user = \"www-data\", or start it as another user";
     let is_one = settings.user.is_none() && sys::process::is_root();
     is_one.then(|| of_default("user", what))

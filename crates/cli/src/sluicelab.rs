@@ -45,7 +45,7 @@ enum Command {
     /// Say what a directory of results says
     Report(lab::run::Report),
     /// Clean up behind the process with this id once standard input ends
-    #[command(name = ::lab::janitor::SUBCOMMAND, hide = true)]
+    #[command(name = ::lab::programs::janitor::SUBCOMMAND, hide = true)]
     Janitor {
         /// Its process id
         run: u32,
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
         Command::Run(options) => lab::run::run(&options),
         Command::Tune(options) => lab::tune::run(&options),
         Command::Report(options) => lab::run::report(&options),
-        Command::Janitor { run } => ::lab::janitor::attend(run).map(|()| ExitCode::SUCCESS),
+        Command::Janitor { run } => ::lab::programs::janitor::attend(run).map(|()| ExitCode::SUCCESS),
         Command::Pages(options) => options.write(Sluicelab::command()).map(|()| ExitCode::SUCCESS),
         Command::Doctor(command) => command.run().map(|()| ExitCode::SUCCESS),
     };

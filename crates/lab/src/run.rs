@@ -15,29 +15,29 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::bounds::files_below;
-use crate::experiment::{Experiment, Lengths, Order, PointSpec, Setting};
-use crate::interrupt;
-use crate::janitor::{self, Janitor};
-use crate::journal::{Journal, Session};
-use crate::load::Load;
-use crate::means::Means;
-use crate::outcome::Outcome;
-use crate::plan::Plan;
-use crate::profiler;
+use crate::description::experiment::{Experiment, Lengths, Order, PointSpec, Setting};
+use crate::description::load::Load;
+use crate::description::workload::Prepared;
+use crate::judging::steady::Settling;
+use crate::measuring::bounds::files_below;
+use crate::measuring::means::Means;
+use crate::measuring::plan::Plan;
+use crate::measuring::profiler;
+use crate::measuring::stages::Stages;
+use crate::measuring::subject;
+use crate::measuring::trial::{Heat, NotStarted, Purpose, Site};
+use crate::programs::interrupt;
+use crate::programs::janitor::{self, Janitor};
+use crate::programs::testbed::Testbed;
 use crate::progress::Progress;
+use crate::record::journal::{Journal, Session};
+use crate::record::outcome::Outcome;
 use crate::report;
-use crate::results::{EXPERIMENT, JOURNAL};
+use crate::report::results::{EXPERIMENT, JOURNAL};
 use crate::servers;
-use crate::spec::Spec;
-use crate::stages::Stages;
-use crate::steady::Settling;
-use crate::subject;
-use crate::testbed::Testbed;
-use crate::trial::{Heat, NotStarted, Purpose, Site};
-use crate::workload::Prepared;
+use crate::servers::spec::Spec;
 
-pub use crate::network::may_isolate;
+pub use crate::measuring::network::may_isolate;
 
 /// Where it was.
 const ENVIRONMENT: &str = "environment.json";

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use machine::cpu::CpuTicks;
 use serde_json::{Value, json};
 
-use crate::generator::{Looks, Watched};
-use crate::journal::Journal;
-use crate::outcome::Outcome;
-use crate::series::{Series, Taken};
-use crate::sight::{Held, Sight};
+use crate::judging::series::{Series, Taken};
+use crate::measuring::generator::{Looks, Watched};
+use crate::measuring::sight::{Held, Sight};
+use crate::record::journal::Journal;
+use crate::record::outcome::Outcome;
 
 /// A valid outcome of which nothing is known but the rate of replies.
 pub(crate) fn outcome(replies_per_s: f64) -> Outcome {

@@ -17,7 +17,7 @@ use crate::httperf;
 use crate::measurement::Lab;
 use crate::scripted;
 use crate::servers::{self, Environment, spec};
-use lab::child::{on_cpus, output};
+use lab::programs::child::{on_cpus, output};
 use lab::statistics::Spread;
 use lab::table::{self, Column};
 

@@ -12,7 +12,7 @@ use crate::client;
 use crate::measurement::Common;
 use crate::servers::{self, Environment};
 use crate::site::CASES;
-use lab::spec::Spec;
+use lab::servers::spec::Spec;
 use lab::table::{self, Column};
 
 /// How it is run.

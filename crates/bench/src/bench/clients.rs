@@ -12,8 +12,8 @@ use crate::httperf;
 use crate::measurement::Lab;
 use crate::servers::{self, Environment, spec};
 use crate::wrk::Wrk;
-use lab::generator;
-use lab::launcher::Server;
+use lab::measuring::generator;
+use lab::programs::launcher::Server;
 use lab::statistics::Spread;
 use lab::table::{self, Column};
 

@@ -20,9 +20,9 @@ use crate::measurement::Common;
 use crate::servers::{self, Environment};
 use crate::site::{CASES, Case};
 use crate::wrk::Wrk;
-use lab::launcher::{self, Server};
-use lab::spec::Spec;
-use lab::spinner;
+use lab::programs::launcher::{self, Server};
+use lab::programs::spinner;
+use lab::servers::spec::Spec;
 use lab::statistics::Spread;
 use lab::table;
 

@@ -15,8 +15,8 @@ use crate::client;
 use crate::measurement::Common;
 use crate::servers::{self, Environment};
 use crate::site::{CASES, HUGE};
-use lab::launcher::{self, Server};
-use lab::spec::Spec;
+use lab::programs::launcher::{self, Server};
+use lab::servers::spec::Spec;
 use lab::statistics::line_through;
 use lab::table::{self, Column};
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::Result;
 
-use lab::child::{on_cpus, output};
+use lab::programs::child::{on_cpus, output};
 
 /// Runs it on one CPU, and gives its report.
 pub(crate) fn run(cpu: usize, server: SocketAddr, options: &[String]) -> Result<String> {

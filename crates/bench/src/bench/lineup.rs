@@ -5,8 +5,8 @@ use anyhow::Result;
 
 use crate::servers::spec;
 use crate::site::Case;
-use lab::launcher::program;
-use lab::spec::{Kind, Spec};
+use lab::programs::launcher::program;
+use lab::servers::spec::{Kind, Spec};
 
 /// Bodies up to this size are sent from memory by every server that does so at all.
 const SMALL_BODY_BYTES: usize = 16 << 10;

@@ -52,7 +52,7 @@ enum Measurement {
 
 fn main() -> Result<()> {
     let command = Options::parse().command;
-    lab::interrupt::catch()?;
+    lab::programs::interrupt::catch()?;
     match command {
         Measurement::Compare(options) => compare::run(&options),
         Measurement::Callgrind(options) => callgrind::run(&options),

@@ -11,8 +11,8 @@ use serde_json::json;
 
 use crate::servers::Environment;
 use crate::site;
-use lab::launcher;
-use lab::testbed::Testbed;
+use lab::programs::launcher;
+use lab::programs::testbed::Testbed;
 
 /// Where servers run, and what is done with results.
 #[derive(Debug, Args)]

@@ -11,8 +11,10 @@ use serde_json::Value;
 
 use crate::measurement::Lab;
 use crate::servers::{self, Environment, spec};
-use lab::child::{on_cpus, output};
-use lab::{generator, spinner, table};
+use lab::measuring::generator;
+use lab::programs::child::{on_cpus, output};
+use lab::programs::spinner;
+use lab::table;
 
 /// How it is run.
 #[derive(Debug, Args)]

@@ -1,5 +1,5 @@
-//! Starts servers as the lab knows them ([`lab::spec`]), each on a loopback address of its own, so that
-//! sockets in `TIME_WAIT` of one don't get into another's way.
+//! Starts servers as the lab knows them ([`lab::servers::spec`]), each on a loopback address of its own, so
+//! that sockets in `TIME_WAIT` of one don't get into another's way.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use anyhow::{Context, Error, Result, ensure};
 
-use lab::launcher::{Place, Server};
+use lab::programs::launcher::{Place, Server};
+use lab::servers::spec::{Kind, Spec};
 use lab::servers::{self, Ground};
-use lab::spec::{Kind, Spec};
 
 /// What is needed to start any server.
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use lab::child::output;
+use lab::programs::child::output;
 
 /// How wrk is run.
 #[derive(Clone, Copy, Debug, Args)]

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use lab::Workload;
-use lab::load::Load;
-use lab::spec::Spec;
+use lab::description::load::Load;
+use lab::description::workload::Workload;
+use lab::judging::verdict::fewest_rounds;
+use lab::servers::spec::Spec;
 use lab::units;
-use lab::verdict::fewest_rounds;
 
 use super::{means, run};
 

@@ -25,7 +25,7 @@ pub(crate) struct Doctor {
 impl Doctor {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         if self.clean {
-            let gone = lab::janitor::clean_up()?;
+            let gone = lab::programs::janitor::clean_up()?;
             let told = if gone.is_empty() { "nothing was left".to_owned() } else { gone.join("\n") };
             print(&(told + "\n"))?;
             return Ok(());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use lab::means::Means;
+use lab::measuring::means::Means;
 use lab::units;
 
 use super::BadInput;

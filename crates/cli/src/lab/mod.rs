@@ -36,7 +36,7 @@ pub(crate) fn tell(line: &str) {
 
 /// Tells of a machine that has something else to do, before it is measured.
 fn tell_of_others() {
-    if let Some(line) = lab::others::look() {
+    if let Some(line) = lab::programs::others::look() {
         tell(&line);
     }
 }

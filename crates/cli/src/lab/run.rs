@@ -6,10 +6,14 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use lab::experiment::Experiment;
+use lab::description::experiment::Experiment;
+use lab::programs::interrupt;
 use lab::progress::Progress;
-use lab::results::{self, Results};
-use lab::{interrupt, report, run, summary, tuned};
+use lab::record::tuned;
+use lab::report;
+use lab::report::results::{self, Results};
+use lab::report::summary;
+use lab::run;
 
 use super::{BadInput, means};
 use crate::console::print;

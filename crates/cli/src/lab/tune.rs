@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use lab::experiment::Experiment;
-use lab::load::Load;
+use lab::description::experiment::Experiment;
+use lab::description::load::Load;
+use lab::description::quantity::Quantity;
+use lab::description::workload::Workload;
+use lab::programs::interrupt;
 use lab::progress::Progress;
-use lab::quantity::Quantity;
-use lab::spec::Spec;
-use lab::tune::{self, Search};
-use lab::tuned::Dimension;
-use lab::{Workload, interrupt, units};
+use lab::record::tuned::Dimension;
+use lab::servers::spec::Spec;
+use lab::tuning::tune::{self, Search};
+use lab::units;
 use toml::Table;
 
 use super::{BadInput, means, run};

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::results::Results;
+use crate::report::results::Results;
 
 /// A file of a server's configuration.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::outcome::Outcome;
-use crate::results::{Results, Trial};
+use crate::record::outcome::Outcome;
+use crate::report::results::{Results, Trial};
 
 /// What a line says of a trial besides figures.
 const HEADINGS: [&str; 8] = ["stage", "point", "load", "server", "round", "try", "not_valid", "failed"];

@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::figure::Key;
 use super::sample::Sample;
 use super::svg::Look;
-use crate::experiment::Setting;
-use crate::load::Load;
-use crate::outcome::Outcome;
-use crate::plan::Found;
-use crate::results::Results;
-use crate::series::Series;
+use crate::description::experiment::Setting;
+use crate::description::load::Load;
+use crate::judging::series::Series;
+use crate::measuring::plan::Found;
+use crate::record::outcome::Outcome;
+use crate::report::results::Results;
 use crate::unique::unique;
 
 /// What looks the same everywhere on the page.

@@ -3,9 +3,9 @@
 
 use super::figure::Table;
 use super::sample::{cell, digits};
-use crate::quantity::Quantity;
-use crate::series::mark;
-use crate::tuned::{Found, Heat, Rank};
+use crate::description::quantity::Quantity;
+use crate::judging::series::mark;
+use crate::record::tuned::{Found, Heat, Rank};
 
 /// A search.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use super::sample::{Value, cell, counts};
 use super::svg::Of;
 use super::svg::axis::Axis;
 use super::svg::plot::Plot;
-use crate::series::Series;
+use crate::judging::series::Series;
 use crate::statistics::Interval;
 
 /// What is drawn over the rate.

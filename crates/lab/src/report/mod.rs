@@ -1,25 +1,27 @@
 //! What an experiment came to, as files in its directory: `report.html` for people, `results.csv` and
 //! `results.json` for other programs.
 //!
-//! All of them are made from [`Results`]. The `page` has its points in groups (`group`), each of which
-//! becomes a `section` with figures: over the offered rate (`load_curves`), as `rows`, of response `times`;
-//! what a search for settings came to has a `heat_map`, what an application did is `work`; the files by
-//! which servers were configured are `configurations`. A `figure` is a drawing (`svg`) with the same as a
-//! table; what trials say about a quantity is a `sample`.
+//! All of them are made from [`Results`], as is the [`summary`] for a terminal. The `page` has its points
+//! in groups (`group`), each of which becomes a `section` with figures: over the offered rate
+//! (`load_curves`), as `rows`, of response `times`; what a search for settings came to has a `heat_map`,
+//! what an application did is `work`; the files by which servers were configured are `configurations`. A
+//! `figure` is a drawing (`svg`) with the same as a table; what trials say about a quantity is a `sample`.
 
 mod configurations;
 mod figure;
 mod files;
-pub(crate) mod group;
+mod group;
 mod heat_map;
 mod load_curves;
 mod page;
+pub mod results;
 mod rows;
-pub(crate) mod sample;
+mod sample;
 mod section;
-pub(crate) mod svg;
+pub mod summary;
+mod svg;
 mod times;
-pub(crate) mod work;
+mod work;
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -30,8 +32,8 @@ use askama::Template as _;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use self::page::Page;
-use crate::results::Results;
-use crate::tuned::Found;
+use crate::record::tuned::Found;
+use crate::report::results::Results;
 
 /// The files that are written, the page first.
 pub const FILES: [&str; 3] = ["report.html", "results.csv", "results.json"];

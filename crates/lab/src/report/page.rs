@@ -10,9 +10,9 @@ use super::group::Scene;
 use super::heat_map::Searched;
 use super::sample::{counts, digits};
 use super::section::Section;
-use crate::profile::Profile;
-use crate::results::{Held, Results, Sentence, Trial};
-use crate::tuned::Found;
+use crate::record::profile::Profile;
+use crate::record::tuned::Found;
+use crate::report::results::{Held, Results, Sentence, Trial};
 use crate::unique::unique;
 
 /// All that the template writes down.

@@ -6,10 +6,10 @@ use super::group::{Group, Place};
 use super::sample::{cell, digits};
 use super::svg::axis::Axis;
 use super::svg::rows::Rows;
-use crate::outcome::Outcome;
-use crate::quantity::Quantity;
+use crate::description::quantity::Quantity;
+use crate::judging::verdict::{Says, Verdict};
+use crate::record::outcome::Outcome;
 use crate::statistics::Ratio;
-use crate::verdict::{Says, Verdict};
 
 /// How these figures are to be read.
 pub(super) const READING: &str = "Large: medians; bars: where they are with 95% certainty; small: each \

@@ -1,8 +1,8 @@
 //! What the trials of one server at one point say about one quantity. Those that are not valid and those in
 //! which the server failed are kept apart: they are shown, and never averaged in.
 
-use crate::outcome::Outcome;
-use crate::series::Series;
+use crate::judging::series::Series;
+use crate::record::outcome::Outcome;
 use crate::statistics::{Interval, Ratio};
 
 /// A figure of a trial.
@@ -81,7 +81,7 @@ pub(crate) fn digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::series::Taken;
+    use crate::judging::series::Taken;
     use crate::tests::in_rounds;
     use crate::tests::{outcome, outcome_but};
 

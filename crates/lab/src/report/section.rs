@@ -9,8 +9,8 @@ use super::load_curves::{self, Curve, areas};
 use super::rows::Part;
 use super::sample::{Value, cell, counts};
 use super::{rows, times, work};
-use crate::outcome::{Cpu, Outcome};
-use crate::quantity::{MEMORY, Quantity};
+use crate::description::quantity::{MEMORY, Quantity};
+use crate::record::outcome::{Cpu, Outcome};
 use crate::unique::unique;
 
 /// A section.

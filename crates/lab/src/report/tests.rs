@@ -3,14 +3,14 @@
 use serde_json::json;
 
 use super::*;
-use crate::experiment::Experiment;
-use crate::plan::Found;
-use crate::results::LeftOut;
-use crate::series::Series;
-use crate::summary;
+use crate::description::experiment::Experiment;
+use crate::judging::series::Series;
+use crate::judging::verdict;
+use crate::measuring::plan::Found;
+use crate::report::results::LeftOut;
+use crate::report::summary;
 use crate::tests::outcome;
 use crate::tests::{in_doubt, series};
-use crate::verdict;
 
 /// A name that is no HTML.
 const NAME: &str = "<b>&\"'";
@@ -58,7 +58,7 @@ fn measured() -> Results {
             for outcome in &mut all {
                 outcome.asked_per_s = asked;
             }
-            all.map(|outcome| crate::series::Taken::of(vec![outcome])).into()
+            all.map(|outcome| crate::judging::series::Taken::of(vec![outcome])).into()
         };
         let of = |name: &str, replies| Series { rounds: at(replies), ..series(name, &[]) };
         vec![of("sped", 100.0), of(NAME, 80.0 - 20.0 * number as f64), of("sped again", 100.0)]

@@ -7,9 +7,9 @@ use super::sample::{cell, counts, digits};
 use super::svg::Of;
 use super::svg::axis::Axis;
 use super::svg::plot::Plot;
-use crate::outcome::{OfSize, Outcome};
-use crate::plan::Found;
-use crate::series::Series;
+use crate::judging::series::Series;
+use crate::measuring::plan::Found;
+use crate::record::outcome::{OfSize, Outcome};
 use crate::statistics;
 use crate::unique::unique;
 

@@ -2,7 +2,7 @@
 
 use super::group::{Place, Scene};
 use super::sample::cell;
-use crate::outcome::{Outcome, Party, Work};
+use crate::record::outcome::{Outcome, Party, Work};
 
 /// What stands above the figures of a server at a point that has an application, and each of them; nothing
 /// where there is none.

@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use super::application::Gateway;
 use super::{Endpoint, Ground, Settings, peer, write};
-use crate::spec::Spec;
+use crate::servers::spec::Spec;
 
 /// An MPM, and what is good for it.
 #[derive(Debug)]

@@ -14,8 +14,8 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::{Endpoint, Ground, Part, Settings, directories, found, write};
-use crate::child::output;
-use crate::spec;
+use crate::programs::child::output;
+use crate::servers::spec;
 
 /// An application as it is typed: `php-fpm: workers=16 root=DIR`, `c: app.c workers=16`, `command: ./app
 /// --socket {socket}`.

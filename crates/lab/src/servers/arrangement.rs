@@ -4,7 +4,7 @@
 use anyhow::{Result, bail, ensure};
 
 use super::application::is_variable;
-use crate::spec::{Kind, Spec};
+use crate::servers::spec::{Kind, Spec};
 
 /// What a server's settings say of that.
 #[derive(Debug, Default)]

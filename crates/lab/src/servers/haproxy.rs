@@ -10,8 +10,8 @@ use anyhow::{Context as _, Error, Result, ensure};
 
 use super::application::socket;
 use super::{Endpoint, Ground, Part, Settings, peer, server, write};
-use crate::network::free_port;
-use crate::spec::{Kind, Spec};
+use crate::measuring::network::free_port;
+use crate::servers::spec::{Kind, Spec};
 
 /// What `behind` is called if it is no server.
 const APPLICATION: &str = "application";

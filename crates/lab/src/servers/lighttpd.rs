@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::{Endpoint, Ground, Settings, peer, write};
-use crate::spec::Spec;
+use crate::servers::spec::Spec;
 
 /// 65,535 is the most requests for a connection that it can be told, and it holds half as many connections as
 /// it may have descriptors.

@@ -16,6 +16,7 @@ mod haproxy;
 mod lighttpd;
 mod nginx;
 mod sluice;
+pub mod spec;
 
 pub use application::Application;
 pub(crate) use application::WORK;
@@ -29,8 +30,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 use self::arrangement::Arrangement;
-use crate::network::free_port;
-use crate::spec::{Kind, Spec};
+use crate::measuring::network::free_port;
+use crate::servers::spec::{Kind, Spec};
 
 /// Where and for what a server is started.
 #[derive(Clone, Copy, Debug)]

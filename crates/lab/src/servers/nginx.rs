@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::application::Gateway;
 use super::{Ground, Settings, peer, write};
-use crate::spec::Spec;
+use crate::servers::spec::Spec;
 
 pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
     let mut settings = Settings::of(spec, directive);

@@ -5,7 +5,7 @@ use anyhow::Result;
 
 use super::application::Gateway;
 use super::{Ground, write};
-use crate::spec::Spec;
+use crate::servers::spec::Spec;
 
 /// What its status is asked at.
 pub(crate) const STATUS: &str = "status";

@@ -1,0 +1,588 @@
+//! An experiment as its file describes it: which servers, asked for what, under how much load, how often.
+//!
+//! The file is TOML; docs/experiments.md explains each key. What it says is checked as a whole before
+//! anything is started: an error names the place, the value and what is allowed.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::marker::PhantomData;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{Error as _, IntoDeserializer as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use toml::Table;
+
+use crate::description::finding::Finding;
+use crate::description::load::Load;
+use crate::description::quantity::Quantity;
+use crate::description::workload::Workload;
+use crate::judging::verdict::fewest_rounds;
+use crate::servers::spec::Spec;
+use crate::servers::{self, Application};
+use crate::unique::unique;
+use crate::units;
+
+/// What is to be done, checked.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Experiment {
+    /// What stands above its report.
+    pub title: String,
+    /// Why it is done.
+    pub about: String,
+    /// How often everything is measured.
+    pub rounds: u32,
+    /// What the order and the arrivals are drawn from.
+    pub seed: u32,
+    /// What is called a difference is larger than this, as a part of one.
+    pub margin: f64,
+    /// Whether the first server is measured once more, beside itself.
+    pub again: bool,
+    /// What says how much load saturates a server, for loads that are multiples of that.
+    pub saturating: Load,
+    /// `name=value`, for the servers' network namespaces.
+    pub sysctls: Vec<String>,
+    /// Whether each server is watched once for longer, for how it changes with time.
+    pub settling: Duration,
+    /// For how long it is sampled what each server's CPUs run, at each point. `None`: it is not.
+    pub profile: Option<Duration>,
+    /// Where servers are compared.
+    pub points: Vec<PointSpec>,
+    /// Who is measured afresh against the best of the others, after all else.
+    pub judge: Option<Judge>,
+    /// What others have found.
+    pub findings: Vec<Finding>,
+}
+
+/// One point: these servers in this setting.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PointSpec {
+    /// What tells it from the others.
+    pub name: String,
+    /// The first is what the others are compared with.
+    pub servers: Vec<Spec>,
+    /// What a trial has to know besides its server.
+    pub setting: Setting,
+    /// By what servers are compared here; the first is the main one.
+    pub compare: Vec<Quantity>,
+}
+
+/// What a trial has to know besides its server.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Setting {
+    /// How the servers of a point are measured.
+    pub order: Order,
+    /// What clients ask for.
+    pub workload: Workload,
+    /// How much of it.
+    pub load: Load,
+    /// More options of `sluicelab load`, for clients that come at a rate.
+    pub clients: Vec<String>,
+    /// What servers hand requests to.
+    pub application: Option<Application>,
+    /// Memory of the server with its page cache, in bytes; with `disk`.
+    pub memory: Option<u64>,
+    /// Bytes per second that may be read from the disk.
+    pub disk: Option<u64>,
+    /// How many others read from the disk meanwhile.
+    pub others: u32,
+    /// Whether files are forgotten before, rather than read.
+    pub cold: bool,
+    /// The part of its CPU that a server has, in percent. `None`: all of it.
+    pub share: Option<f64>,
+    /// How long a server has it at a time, in microseconds.
+    pub turn_us: u32,
+    /// Whether servers and clients are on all CPUs, each of which has a network of its own.
+    pub both_cpus: bool,
+    /// For which part of the time, in percent, a generator may wait for its CPU. `None`: as `sluicelab load`
+    /// has it.
+    pub may_wait: Option<u32>,
+    /// How long things take.
+    pub lengths: Lengths,
+}
+
+/// How the alternatives of a point are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// All are started, and asked one after the other, in slices of the measured time.
+    Interleaved,
+    /// In heats of three at the same time, the first in each: what the machine does to one it does to those
+    /// beside it.
+    Abreast,
+    /// One after the other, each started when it is its turn.
+    InTurn,
+}
+
+/// Lengths of the parts of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Lengths {
+    /// Before the measured window.
+    pub warm_up: Duration,
+    /// The measured window.
+    pub measured: Duration,
+    /// How long a client waits for a connection, and then for each reply.
+    pub timeout: Duration,
+    /// Into how many slices the measured window is cut where servers are interleaved.
+    pub slices: u32,
+}
+
+/// Who is judged, and in how many rounds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Judge {
+    /// A server of the points.
+    pub server: String,
+    /// Servers of the points, the best of whom it is judged beside: all others, where none is named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<String>,
+    /// How often.
+    pub rounds: u32,
+}
+
+/// Rounds that there may be at most.
+pub const MOST_ROUNDS: u32 = 1_000;
+
+/// The file, as it is written.
+#[derive(Debug, Deserialize)]
+struct Written {
+    title: String,
+    #[serde(default)]
+    about: String,
+    #[serde(default)]
+    servers: Vec<Spec>,
+    rounds: Option<u32>,
+    seed: Option<u32>,
+    margin: Option<f64>,
+    again: Option<bool>,
+    saturating: Option<Load>,
+    settling: Option<Time>,
+    profile: Option<Time>,
+    #[serde(default)]
+    sysctls: Vec<String>,
+    /// What points have that don't say anything else: a [`WrittenSetting`].
+    #[serde(flatten)]
+    usual: Table,
+    #[serde(default)]
+    points: Vec<WrittenPoint>,
+    judge: Option<Judge>,
+    #[serde(default)]
+    findings: Vec<Finding>,
+}
+
+/// A table of `points`: each workload under each load.
+#[derive(Debug, Deserialize)]
+struct WrittenPoint {
+    name: Option<String>,
+    workload: OneOrMany<Workload>,
+    load: OneOrMany<Load>,
+    servers: Option<Vec<Spec>>,
+    compare: Option<Vec<Quantity>>,
+    #[serde(flatten)]
+    own: Table,
+}
+
+/// What points may set, or the file for all of them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenSetting {
+    application: Option<Application>,
+    clients: Option<Vec<String>>,
+    order: Option<Order>,
+    memory: Option<Size>,
+    disk: Option<Size>,
+    others: Option<u32>,
+    cold: Option<bool>,
+    share: Option<f64>,
+    turn_us: Option<u32>,
+    both_cpus: Option<bool>,
+    may_wait: Option<u32>,
+    warm_up: Option<Time>,
+    measured: Option<Time>,
+    timeout: Option<Time>,
+    slices: Option<u32>,
+}
+
+/// Strings of something, or one.
+#[derive(Debug)]
+struct OneOrMany<T>(Vec<T>);
+
+#[derive(Clone, Copy, Debug)]
+struct Time(Duration);
+
+#[derive(Clone, Copy, Debug)]
+struct Size(u64);
+
+/// A value that is written as a string.
+fn from_text<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    read: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    read(&text).map_err(|allowed| D::Error::custom(format!("{text:?} is not understood; {allowed}")))
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer, units::time).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(deserializer, |text| units::size(text.trim_end_matches("/s"))).map(Self)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Texts(PhantomData))
+    }
+}
+
+struct Texts<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Texts<T> {
+    type Value = OneOrMany<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or several")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        T::deserialize(text.into_deserializer()).map(|one| OneOrMany(vec![one]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, texts: A) -> Result<Self::Value, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(texts)).map(OneOrMany)
+    }
+}
+
+impl WrittenSetting {
+    /// # Errors
+    /// What is not understood, and under which key.
+    fn of(table: Table) -> Result<Self, String> {
+        table.try_into().map_err(|error| error.to_string().trim().replace('\n', ", "))
+    }
+
+    fn setting(self, workload: Workload, load: Load) -> Result<Setting, String> {
+        let time = |time: Option<Time>, usual| time.map_or(Duration::from_millis(usual), |time| time.0);
+        if self.memory.is_some() != self.disk.is_some() {
+            return Err("memory and disk are given together".to_owned());
+        }
+        let lengths = Lengths {
+            warm_up: time(self.warm_up, 1_000),
+            measured: time(self.measured, 4_000),
+            timeout: time(self.timeout, 5_000),
+            slices: within("slices", self.slices.unwrap_or(4), 1, 100)?,
+        };
+        if lengths.measured < Duration::from_millis(200) {
+            return Err("measured is at least 200ms".to_owned());
+        }
+        if let Some(share) = self.share.filter(|share| !(3.0..=50.0).contains(share)) {
+            return Err(format!("share: {share} is not allowed; allowed: 3 to 50 (percent of a CPU)"));
+        }
+        let clients = self.clients.unwrap_or_default();
+        if let Some(word) = clients.iter().find(|word| !word.starts_with("--")) {
+            return Err(format!(
+                "clients: {word:?} is not allowed; allowed: options of sluicelab load, such as \
+                 '--on-timeout=retry'"
+            ));
+        }
+        let has_classes = clients.iter().any(|option| option.starts_with("--class="));
+        if has_classes && !matches!(load, Load::Rate(_)) {
+            return Err(format!(
+                "clients: classes have rates of their own, and the load is {load}; allowed with them: what \
+                 these come to, such as '500 requests/s'"
+            ));
+        }
+        // Files that one server has read are in memory for the others.
+        let cold = self.cold.unwrap_or(self.disk.is_some());
+        let order = match (self.order, cold || self.memory.is_some()) {
+            (None, false) => Order::Interleaved,
+            (None | Some(Order::InTurn), true) => Order::InTurn,
+            (Some(_), true) => {
+                return Err("order: servers that read from a disk are measured in-turn".to_owned());
+            }
+            (Some(order), false) => order,
+        };
+        if self.share.is_some() && self.both_cpus == Some(true) {
+            return Err("share: it is one of a single CPU; allowed: without both_cpus".to_owned());
+        }
+        if order == Order::Abreast && self.share.is_none() {
+            return Err("order: servers abreast need a share".to_owned());
+        }
+        Ok(Setting {
+            order,
+            workload,
+            load,
+            clients,
+            application: self.application,
+            memory: self.memory.map(|size| size.0),
+            disk: self.disk.map(|size| size.0),
+            others: within("others", self.others.unwrap_or(0), 0, 64)?,
+            cold,
+            share: self.share,
+            turn_us: within("turn_us", self.turn_us.unwrap_or(500), 20, 10_000)?,
+            both_cpus: self.both_cpus.unwrap_or(false),
+            may_wait: self.may_wait.map(|percent| within("may_wait", percent, 0, 100)).transpose()?,
+            lengths,
+        })
+    }
+}
+
+fn within(key: &str, value: u32, least: u32, most: u32) -> Result<u32, String> {
+    if (least..=most).contains(&value) {
+        return Ok(value);
+    }
+    Err(format!("{key}: {value} is not allowed; allowed: {least} to {most}"))
+}
+
+impl WrittenPoint {
+    fn points(self, servers: &[Spec], usual: &Table) -> Result<Vec<PointSpec>, String> {
+        let servers = self.servers.as_deref().unwrap_or(servers);
+        if servers.is_empty() {
+            return Err("there are no servers: neither in the file nor in the point".to_owned());
+        }
+        let mut setting = usual.clone();
+        setting.extend(self.own);
+        let setting = WrittenSetting::of(setting)?;
+        let mut points = Vec::new();
+        for workload in self.workload.0 {
+            for load in &self.load.0 {
+                let setting = setting.clone().setting(workload.clone(), *load)?;
+                let name = match &self.name {
+                    Some(name) => format!("{workload}, {load}, {name}"),
+                    None => format!("{workload}, {load}"),
+                };
+                let compare = self.compare.clone().unwrap_or_else(|| load.usually_compared());
+                points.push(PointSpec { name, servers: servers.to_vec(), setting, compare });
+            }
+        }
+        Ok(points)
+    }
+}
+
+impl Experiment {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Self::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// The same from its text.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let written: Written = toml::from_str(text).map_err(|error| error.to_string())?;
+        WrittenSetting::of(written.usual.clone())?;
+        let mut points = Vec::new();
+        for (number, point) in written.points.into_iter().enumerate() {
+            let of = point.points(&written.servers, &written.usual);
+            points.extend(of.map_err(|error| format!("points[{number}]: {error}"))?);
+        }
+        let this = Self {
+            title: written.title,
+            about: written.about,
+            rounds: within("rounds", written.rounds.unwrap_or(10), 1, MOST_ROUNDS)?,
+            seed: written.seed.unwrap_or(1),
+            margin: written.margin.unwrap_or(0.02),
+            again: written.again.unwrap_or(true),
+            saturating: written.saturating.unwrap_or(Load::Sessions(64)),
+            settling: written.settling.map_or(Duration::ZERO, |time| time.0),
+            profile: written.profile.map(|time| time.0),
+            sysctls: written.sysctls,
+            points,
+            judge: written.judge,
+            findings: written.findings,
+        };
+        this.check()?;
+        Ok(this)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.points.is_empty() {
+            return Err("it has no points ([[points]] with a workload and a load)".to_owned());
+        }
+        if !(0.0..0.5).contains(&self.margin) {
+            return Err(format!("margin: {} is not allowed; allowed: 0 to 0.5 (a part of one)", self.margin));
+        }
+        if let Load::Times(_) | Load::Most(_) = self.saturating {
+            return Err(format!(
+                "saturating: {} rests on it; allowed: such as '64 sessions'",
+                self.saturating
+            ));
+        }
+        let mut names = HashSet::new();
+        for point in &self.points {
+            if !names.insert(&point.name) {
+                return Err(format!("two points are called {:?}; give one of them a name", point.name));
+            }
+            let mut servers = HashSet::new();
+            if let Some(twice) = point.servers.iter().find(|server| !servers.insert(&server.name)) {
+                return Err(format!("two servers of {:?} are called {:?}", point.name, twice.name));
+            }
+            for server in &point.servers {
+                servers::check(server).map_err(|error| format!("{:?}: {error}", point.name))?;
+            }
+            let cannot = |server: &&Spec| !servers::can_hand_on(server);
+            if let (Some(_), Some(server)) = (&point.setting.application, point.servers.iter().find(cannot)) {
+                let why = servers::CANNOT_HAND_ON;
+                return Err(format!("{:?} has an application, and {}: {why}", point.name, server.name));
+            }
+        }
+        if let Some(judge) = &self.judge {
+            within("judge.rounds", judge.rounds, 1, MOST_ROUNDS)?;
+            self.server(&judge.server).map_err(|error| format!("judge.server: {error}"))?;
+            for server in &judge.beside {
+                self.server(server).map_err(|error| format!("judge.beside: {error}"))?;
+            }
+        }
+        for finding in &self.findings {
+            finding.check(self).map_err(|error| format!("findings: {error}"))?;
+        }
+        Ok(())
+    }
+
+    /// Why no comparison of its points can say anything, if that is so: there are too many for its rounds.
+    pub fn too_few_rounds(&self) -> Option<String> {
+        let of = |point: &PointSpec| point.compare.len() * point.servers.len().saturating_sub(1);
+        let comparisons: usize = self.points.iter().map(of).sum();
+        let fewest = fewest_rounds(comparisons);
+        (comparisons > 0 && self.rounds < fewest).then(|| {
+            format!(
+                "rounds = {} is too few for {comparisons} comparisons: none can be told from chance, \
+                 whatever is measured. It takes {fewest}, or fewer servers, points or quantities (compare)",
+                self.rounds
+            )
+        })
+    }
+
+    /// Whether a server of that name is somewhere.
+    pub(crate) fn server(&self, name: &str) -> Result<(), String> {
+        let mut names: Vec<&str> = self.servers().iter().map(|server| server.name.as_str()).collect();
+        if names.contains(&name) {
+            return Ok(());
+        }
+        names.sort_unstable();
+        Err(format!("no server is called {name:?}; allowed: {}", names.join(", ")))
+    }
+
+    /// All servers, each once.
+    pub fn servers(&self) -> Vec<&Spec> {
+        unique(self.points.iter().flat_map(|point| &point.servers))
+    }
+
+    /// All applications, each once.
+    pub(crate) fn applications(&self) -> Vec<&Application> {
+        unique(self.points.iter().filter_map(|point| point.setting.application.as_ref()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = "
+        title = 'Two'
+        servers = ['nginx', 'four = sluice: --workers=4']
+        rounds = 6
+        timeout = '1.1 s'
+        [[points]]
+        workload = ['one-packet', 'specweb99: directories=3']
+        load = ['64 sessions', '2x']
+        [[points]]
+        name = 'disk'
+        workload = 'specweb99'
+        load = '500 requests/s'
+        memory = '100 MB'
+        disk = '50 MB/s'
+        warm_up = '3s'
+    ";
+
+    fn error(text: &str) -> String {
+        Experiment::parse(text).unwrap_err()
+    }
+
+    #[test]
+    fn points_are_each_workload_under_each_load() {
+        let experiment = Experiment::parse(SMALL).unwrap();
+        let names: Vec<&str> = experiment.points.iter().map(|point| point.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "one-packet, 64 sessions",
+                "one-packet, 2x",
+                "specweb99, 64 sessions",
+                "specweb99, 2x",
+                "specweb99, 500 requests/s, disk"
+            ]
+        );
+        let disk = &experiment.points[4].setting;
+        assert_eq!((disk.memory, disk.disk, disk.cold), (Some(100_000_000), Some(50_000_000), true));
+        assert_eq!(disk.lengths.timeout, Duration::from_millis(1_100));
+        assert_eq!((disk.lengths.warm_up, experiment.points[0].setting.lengths.warm_up).0.as_secs(), 3);
+        assert_eq!(experiment.points[0].compare.len(), 2);
+    }
+
+    #[test]
+    fn comparisons_take_rounds() {
+        let said = |text: &str| Experiment::parse(text).unwrap().too_few_rounds();
+        // Replies/s at all five points, the CPU where the servers are always asked for more.
+        assert!(said(SMALL).unwrap().starts_with("rounds = 6 is too few for 7 comparisons"));
+        assert!(said(SMALL).unwrap().contains("It takes 9,"));
+        assert_eq!(said(&SMALL.replace("rounds = 6", "rounds = 9")), None);
+        assert_eq!(said(&SMALL.replace(", 'four = sluice: --workers=4'", "")), None);
+    }
+
+    #[test]
+    fn an_application_is_for_servers_that_hand_requests_on() {
+        let php = |server| {
+            format!(
+                "title = 'PHP'\nservers = ['{server}']\napplication = 'php-fpm: workers=4'\n\
+                 [[points]]\nworkload = 'mine: root=. sessions=log'\nload = '4 sessions'"
+            )
+        };
+        for server in ["sluice", "nginx", "haproxy: behind=sluice", "mine = ./s {port} {socket}"] {
+            let experiment = Experiment::parse(&php(server)).unwrap();
+            let application = experiment.points[0].setting.application.clone();
+            assert_eq!(application, Some("php-fpm: workers=4".parse().unwrap()));
+        }
+        let said = error(&php("mine = ./s {port}"));
+        assert!(said.contains("hands no requests to an application; allowed with one: sluice"), "{said}");
+        assert!(error(&php("nginx").replace("php-fpm", "php")).contains("allowed: 'php-fpm'"));
+    }
+
+    #[test]
+    fn errors_name_the_place_the_value_and_what_is_allowed() {
+        let said = error(&SMALL.replace("'2x'", "'twice'"));
+        assert!(
+            said.contains("line 8") && said.contains("\"twice\"") && said.contains("allowed: loads"),
+            "{said}"
+        );
+        let said = error(&SMALL.replace("nginx", "ngnix"));
+        assert!(said.contains("is it nginx?"), "{said}");
+        let said = error(&SMALL.replace("rounds = 6", "rounds = 0"));
+        assert!(said.contains("rounds: 0 is not allowed; allowed: 1 to 1000"), "{said}");
+        let said = error(&SMALL.replace("rounds", "round"));
+        assert!(said.contains("round"), "{said}");
+        let said = error(&SMALL.replace("disk = '50 MB/s'", ""));
+        assert!(said.contains("points[1]: memory and disk are given together"), "{said}");
+        let said = error(&SMALL.replace("name = 'disk'", "nam = 'disk'"));
+        assert!(said.contains("nam"), "{said}");
+        let said = error(&SMALL.replace("'four = ", "'nginx = "));
+        assert!(said.contains("are called \"nginx\""), "{said}");
+        let said = error(&format!("clients = ['retry']\n{SMALL}"));
+        assert!(said.contains("clients: \"retry\" is not allowed; allowed: options"), "{said}");
+        let said = error(&format!("clients = ['--class=a: rate=5']\n{SMALL}"));
+        assert!(said.contains("points[0]: clients: classes have rates of their own"), "{said}");
+        assert!(error("title = 'none'").contains("no points"));
+        let said = error(&format!("order = 'abreast'\n{SMALL}"));
+        assert!(said.contains("need a share"), "{said}");
+    }
+}

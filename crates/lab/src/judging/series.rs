@@ -1,0 +1,190 @@
+//! What a server's trials at one point came to, round by round, and how it compares with another's: the cells
+//! of tables.
+
+use serde::Serialize;
+
+use crate::record::outcome::Outcome;
+use crate::servers::spec::Spec;
+use crate::statistics::{Ratio, median};
+
+/// What counts of one server's trials at one point, in order of the rounds.
+#[derive(Debug, Serialize)]
+pub struct Series {
+    /// Whose.
+    pub server: Spec,
+    /// `None`: not measured yet.
+    pub rounds: Vec<Option<Taken>>,
+    /// What its point's first server did beside it at the same time, if they were measured so.
+    pub beside: Option<Vec<Option<Outcome>>>,
+}
+
+/// What counts of a trial that may have been tried several times.
+#[derive(Clone, Debug, Serialize)]
+pub struct Taken {
+    /// The last: the valid one, if there is one.
+    pub outcome: Outcome,
+    /// Those that did not count.
+    pub before: Vec<Outcome>,
+}
+
+impl Taken {
+    /// `None` without a try.
+    pub fn of(mut tries: Vec<Outcome>) -> Option<Self> {
+        let outcome = tries.pop()?;
+        Some(Self { outcome, before: tries })
+    }
+
+    /// All tries.
+    pub fn tries(&self) -> impl Iterator<Item = &Outcome> {
+        self.before.iter().chain([&self.outcome])
+    }
+}
+
+/// What stands behind a figure, which rests on a trial that is not valid or doesn't.
+pub(crate) fn mark(is_valid: bool) -> &'static str {
+    if is_valid { "" } else { "!" }
+}
+
+impl Series {
+    /// Whether nothing is measured yet.
+    pub fn is_empty(&self) -> bool {
+        self.rounds.iter().all(Option::is_none)
+    }
+
+    /// Whether all rounds are measured.
+    pub fn is_whole(&self) -> bool {
+        self.missing() == 0
+    }
+
+    /// How many rounds are not measured yet.
+    pub fn missing(&self) -> usize {
+        self.rounds.iter().filter(|round| round.is_none()).count()
+    }
+
+    /// What is measured, in order of the rounds.
+    pub fn taken(&self) -> impl Iterator<Item = &Taken> {
+        self.rounds.iter().flatten()
+    }
+
+    /// All tries, in order of the rounds.
+    pub fn tries(&self) -> impl Iterator<Item = &Outcome> {
+        self.taken().flat_map(Taken::tries)
+    }
+
+    /// What counts of each trial.
+    pub fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
+        self.taken().map(|taken| &taken.outcome)
+    }
+
+    /// Whether the generator calls valid all that counts.
+    pub fn is_valid(&self) -> bool {
+        self.outcomes().all(Outcome::is_valid)
+    }
+
+    /// Whether all rounds are measured, are valid, and are such in which the server did what it was measured
+    /// for.
+    pub fn counts(&self) -> bool {
+        self.is_whole() && self.is_valid() && self.failures().is_empty()
+    }
+
+    /// Why the server did not do what it was measured for, in the rounds in which it didn't.
+    pub fn failures(&self) -> Vec<&str> {
+        let beside = self.beside.iter().flatten().flatten();
+        self.outcomes().chain(beside).flat_map(|outcome| &outcome.failed).map(String::as_str).collect()
+    }
+
+    /// The median over the rounds in which it did.
+    pub fn median(&self, value: impl Fn(&Outcome) -> f64) -> Option<f64> {
+        median(self.outcomes().filter(|outcome| outcome.is_good()).map(value))
+    }
+
+    /// This server's value over that of `other` at the same point, in pairs of the same round.
+    pub fn ratio(&self, other: &Self, value: impl Fn(&Outcome) -> f64) -> Option<Ratio> {
+        Ratio::of(self.quotients(other, value))
+    }
+
+    /// The same of each round.
+    pub fn quotients(&self, other: &Self, value: impl Fn(&Outcome) -> f64) -> Vec<f64> {
+        let rounds = 0..self.rounds.len().min(other.rounds.len());
+        rounds.filter_map(|round| self.quotient(other, round, &value)).collect()
+    }
+
+    /// This server's value over that of `other` in one round. Those that were measured at different times are
+    /// compared by what the point's first server did beside the one and beside the other.
+    fn quotient(&self, other: &Self, round: usize, value: impl Fn(&Outcome) -> f64) -> Option<f64> {
+        let of = |series: &Self| {
+            let outcome = &series.rounds.get(round)?.as_ref()?.outcome;
+            let own = outcome.is_good().then(|| value(outcome))?;
+            match &series.beside {
+                Some(beside) => {
+                    let beside = beside.get(round)?.as_ref()?;
+                    beside.is_good().then(|| own / value(beside))
+                }
+                None => Some(own),
+            }
+        };
+        Some(of(self)? / of(other)?)
+    }
+
+    /// A cell with the median.
+    pub fn median_cell(&self, value: impl Fn(&Outcome) -> f64, digits: usize) -> String {
+        let mark = mark(self.is_valid());
+        self.median(value).map_or_else(String::new, |median| format!("{median:.digits$}{mark}"))
+    }
+
+    /// A cell with the ratio to `other`, and its interval.
+    pub fn ratio_cell(&self, other: &Self, value: impl Fn(&Outcome) -> f64) -> String {
+        if std::ptr::eq(self, other) {
+            return "1".to_owned();
+        }
+        let mark = mark(self.is_valid() && other.is_valid());
+        self.ratio(other, value).map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.3}{mark}"))
+    }
+
+    /// A cell that says how many tries were not valid, and, if any, how many of those count for want of
+    /// better.
+    pub fn invalid(&self) -> String {
+        let of_all = self.tries().filter(|outcome| !outcome.is_valid()).count();
+        let of_these = self.outcomes().filter(|outcome| !outcome.is_valid()).count();
+        if of_these == 0 { of_all.to_string() } else { format!("{of_all} ({of_these})") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{outcome, outcome_but, series};
+
+    #[test]
+    fn a_ratio_is_of_pairs_of_the_same_round() {
+        let one = series("one", &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let mut other = series("other", &[2.0, 4.0, 6.0, 8.0, 10.0, 12.0]);
+        assert_eq!(one.ratio_cell(&other, |of| of.replies_per_s), "0.500 (0.500 to 0.500)");
+        assert_eq!(one.ratio_cell(&one, |of| of.replies_per_s), "1");
+        other.rounds[0] = None;
+        assert_eq!(one.ratio_cell(&other, |of| of.replies_per_s), "0.500");
+        assert_eq!((other.missing(), other.median_cell(|of| of.replies_per_s, 1)), (1, "8.0".to_owned()));
+    }
+
+    #[test]
+    fn what_was_measured_at_other_times_is_compared_by_what_was_measured_beside() {
+        let beside = |name: &str, own: f64, first: f64| Series {
+            beside: Some(vec![Some(outcome(first)); 6]),
+            ..series(name, &[own; 6])
+        };
+        let (first, one) = (beside("first", 10.0, 10.0), beside("one", 9.0, 10.0));
+        // The machine was half as fast.
+        let other = beside("other", 6.0, 5.0);
+        assert_eq!(one.ratio_cell(&first, |of| of.replies_per_s), "0.900 (0.900 to 0.900)");
+        assert_eq!(other.ratio_cell(&one, |of| of.replies_per_s), "1.333 (1.333 to 1.333)");
+    }
+
+    #[test]
+    fn what_rests_on_an_invalid_trial_is_marked() {
+        let (one, mut other) = (series("one", &[1.0; 6]), series("other", &[2.0; 6]));
+        other.rounds[3] = Taken::of(vec![outcome_but(2.0, &["late"]), outcome_but(2.0, &["late"])]);
+        assert_eq!(other.median_cell(|of| of.replies_per_s, 0), "2!");
+        assert_eq!(one.ratio_cell(&other, |of| of.replies_per_s), "0.500 (0.500 to 0.500)!");
+        assert_eq!((one.invalid(), other.invalid()), ("0".to_owned(), "2 (1)".to_owned()));
+    }
+}

@@ -1,0 +1,142 @@
+//! Whether a server was in a steady state when it was measured. One that warms up for longer than the trials
+//! take would be measured at something that nobody will see in use.
+//!
+//! Two things are looked at. In all rounds together: whether the end of the measured time differs from its
+//! beginning. And, if the experiment has it settle: whether it differs, after a long run, from what it was in
+//! the time that trials are measured in. The machine itself may have changed in one such run, which knows no
+//! interval: so whoever is suspected is watched again, and only what comes back each time is the server's.
+
+use serde::{Deserialize, Serialize};
+
+use crate::description::experiment::Lengths;
+use crate::judging::series::Series;
+use crate::record::outcome::Outcome;
+use crate::statistics::{Ratio, median};
+
+/// What a change between the beginning and the end of trials has to exceed, as a part of one.
+const DRIFT: f64 = 0.05;
+
+/// What a change between trials and a long run has to exceed.
+const SETTLING: f64 = 0.10;
+
+/// Long runs that have to say so.
+const WATCHES: usize = 3;
+
+/// What became of a server in long runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Settling {
+    /// Replies in each second of each run, since the load began.
+    pub runs: Vec<Vec<f64>>,
+}
+
+/// What trials say against a server being steady: in all rounds, the second half of the measured time differs
+/// from the first.
+pub fn drift(series: &Series) -> Option<String> {
+    let halves = |outcome: &Outcome| {
+        let rates: Vec<f64> = match outcome.slices.len() {
+            0..=1 => outcome.seconds.clone(),
+            _ => outcome.slices.iter().map(|slice| slice.replies_per_s).collect(),
+        };
+        let half = rates.len() / 2;
+        let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len().max(1) as f64;
+        (half > 0).then(|| mean(&rates[rates.len() - half..]) / mean(&rates[..half]))
+    };
+    let ratio = Ratio::of(series.outcomes().filter_map(halves))?;
+    ratio.is_off(DRIFT).then(|| {
+        format!(
+            "{} is not stationary: the second half of each trial has {ratio:.3} times the replies of \
+             the first",
+            series.server.name
+        )
+    })
+}
+
+impl Settling {
+    /// Whether another run is wanted to tell.
+    pub fn is_open(&self, lengths: Lengths) -> bool {
+        self.runs.is_empty() || self.runs.len() < WATCHES && self.change(lengths).is_some()
+    }
+
+    /// What it says against trials of such lengths.
+    pub fn against(&self, server: &str, lengths: Lengths) -> Option<String> {
+        let change = self.change(lengths)?;
+        Some(format!(
+            "{server} is not stationary: after {} s it answers {change:.2} times as much as in the time \
+             that trials are measured in ({} runs); give it a longer warm_up",
+            self.runs.first()?.len(),
+            self.runs.len(),
+        ))
+    }
+
+    /// By how much the server's replies changed, if they did in all runs, and the same way.
+    fn change(&self, lengths: Lengths) -> Option<f64> {
+        let changes: Vec<f64> = self.runs.iter().filter_map(|run| change(run, lengths)).collect();
+        let all = |changed: fn(f64) -> bool| changes.iter().all(|change| changed(*change));
+        let have_changed = all(|change| change > 1.0 + SETTLING) || all(|change| change < 1.0 - SETTLING);
+        median(changes).filter(|_| have_changed)
+    }
+}
+
+/// How many times as many replies a run has at its end as in the time that trials are measured in.
+fn change(run: &[f64], lengths: Lengths) -> Option<f64> {
+    let second = |time: std::time::Duration| time.as_secs_f64().ceil() as usize;
+    let begin = second(lengths.warm_up);
+    let in_trials = begin..(begin + second(lengths.measured)).min(run.len());
+    let early = median(run.get(in_trials)?.iter().copied())?;
+    let late = median(run[run.len() - run.len().min(5)..].iter().copied())?;
+    Some(late / early)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::judging::series::Taken;
+    use crate::tests::in_rounds;
+    use crate::tests::outcome;
+
+    fn of(seconds: &[f64]) -> Series {
+        let round = |noise: f64| {
+            let mut outcome = outcome(1.0);
+            outcome.seconds = seconds.iter().map(|replies| replies * noise).collect();
+            Taken::of(vec![outcome])
+        };
+        in_rounds("one", [1.0, 1.1, 0.9, 1.0, 1.2, 0.8].map(round).into())
+    }
+
+    #[test]
+    fn a_server_that_gets_faster_in_each_trial_is_not_steady() {
+        assert_eq!(drift(&of(&[100.0, 101.0, 99.0, 100.0])), None);
+        let said = drift(&of(&[60.0, 80.0, 100.0, 120.0])).unwrap();
+        assert!(said.contains("has 1.571"), "{said}");
+        assert_eq!(drift(&of(&[])), None);
+    }
+
+    #[test]
+    fn a_server_that_is_slow_for_as_long_as_trials_take_is_not_steady() {
+        let lengths = Lengths {
+            warm_up: Duration::from_secs(1),
+            measured: Duration::from_secs(4),
+            timeout: Duration::from_secs(1),
+            slices: 4,
+        };
+        let run = |slow: usize| (0..25).map(|second| if second < slow { 50.0 } else { 100.0 }).collect();
+        let settling = |runs: &[usize]| {
+            let settling = Settling { runs: runs.iter().map(|slow| run(*slow)).collect() };
+            (settling.is_open(lengths), settling.against("one", lengths))
+        };
+        assert_eq!(settling(&[0]), (false, None));
+        // The warm-up is there for it.
+        assert_eq!(settling(&[1]), (false, None));
+        let (is_open, said) = settling(&[19]);
+        assert!(is_open && said.unwrap().contains("answers 2.00 times"));
+        let (is_open, said) = settling(&[19, 18, 17]);
+        assert!(!is_open && said.unwrap().contains("(3 runs)"));
+        // A change that does not come back is the machine's.
+        assert_eq!(settling(&[19, 0]), (false, None));
+        assert_eq!(settling(&[]), (true, None));
+        let backwards = Settling { runs: vec![run(19), run(19).into_iter().rev().collect()] };
+        assert_eq!((backwards.is_open(lengths), backwards.against("one", lengths)), (false, None));
+    }
+}

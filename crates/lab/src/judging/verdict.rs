@@ -1,0 +1,330 @@
+//! What an experiment says: which servers differ from the first of their point, by how much, and where it
+//! can't tell.
+//!
+//! A difference is claimed where four things hold: the interval of the median ratio is wholly beyond the
+//! margin that was declared beforehand; the sign test says so after Holm's correction over all comparisons of
+//! the experiment; the first server, measured twice, is not found to differ from itself; and all trials that
+//! it rests on are valid and good. Everything else is "cannot tell", which is no proof of equality.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::description::quantity::{COST, Quantity, REPLIES};
+use crate::judging::series::{Series, Taken};
+use crate::measuring::plan::Found;
+use crate::record::outcome::Slice;
+use crate::statistics::{FEWEST_ROUNDS, Interval, Ratio, bootstrap, holm, sign_test};
+
+/// What is said of one server at one point.
+#[derive(Clone, Debug, Serialize)]
+pub struct Verdict {
+    /// Where.
+    pub point: String,
+    /// By what.
+    pub quantity: Quantity,
+    /// Who.
+    pub server: String,
+    /// Compared with whom.
+    pub first: String,
+    /// The server's over the first's. `None` where there are no pairs.
+    pub ratio: Option<Ratio>,
+    /// From drawing rounds and slices again, where there are enough of them.
+    pub bootstrap: Option<Interval>,
+    /// How likely so many signs on one side would be, if there were nothing to find.
+    pub chance: f64,
+    /// What follows.
+    pub says: Says,
+}
+
+/// What follows from a comparison.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Says {
+    /// The server has less than the first.
+    Less,
+    /// The server has more than the first.
+    More,
+    /// Neither can be said; why.
+    CannotTell(String),
+    /// The server, or the first, did not do what it was measured for; how.
+    Failed(String),
+}
+
+/// The fewest rounds after which one of so many comparisons can be a difference, if all rounds agree: with
+/// fewer none is, whatever is measured.
+pub fn fewest_rounds(comparisons: usize) -> u32 {
+    let borne = (1.0 + (comparisons as f64 / LEVEL).log2()).ceil();
+    FEWEST_ROUNDS.max(borne as u32)
+}
+
+/// How often chance may make one verdict of all wrong, if there is nothing to find.
+const LEVEL: f64 = 0.05;
+
+/// What is known of servers besides their trials: why nothing can be said of one at a point, such as that it
+/// changes with time. Of its name and the point's.
+pub type Doubts<'a> = &'a dyn Fn(&str, &str) -> Option<String>;
+
+/// The verdicts of all points, each by its quantities.
+pub fn verdicts<'a>(
+    found: impl IntoIterator<Item = &'a Found>,
+    margin: f64,
+    doubts: Doubts<'_>,
+) -> Vec<Verdict> {
+    let mut all: Vec<Verdict> = found.into_iter().flat_map(|found| at_point(found, margin, doubts)).collect();
+    let tests: Vec<&mut Verdict> = all.iter_mut().filter(|verdict| is_a_test(verdict)).collect();
+    let chances: Vec<f64> = tests.iter().map(|verdict| verdict.chance).collect();
+    for (verdict, holds) in tests.into_iter().zip(beyond_chance(&chances)) {
+        if verdict.is_a_difference() && !holds {
+            let (count, chance) = (chances.len(), verdict.chance);
+            verdict.says = Says::CannotTell(format!(
+                "among {count} comparisons, chance alone makes one like it too often ({chance:.3})"
+            ));
+        }
+    }
+    all
+}
+
+/// Which of several tests say something, by how likely chance alone would say so of each: Holm's correction.
+pub(crate) fn beyond_chance(chances: &[f64]) -> Vec<bool> {
+    holm(chances, LEVEL)
+}
+
+/// Whether it was decided by its figures.
+fn is_a_test(verdict: &Verdict) -> bool {
+    match &verdict.says {
+        Says::Less | Says::More => true,
+        Says::CannotTell(why) => why == WITHIN,
+        Says::Failed(_) => false,
+    }
+}
+
+/// The figures themselves don't say.
+const WITHIN: &str = "the interval is not beyond the margin";
+
+fn at_point(found: &Found, margin: f64, doubts: Doubts<'_>) -> Vec<Verdict> {
+    let Some(first) = found.series.first() else { return Vec::new() };
+    let others = || found.series[1..].iter().filter(|other| !other.server.is_again_of(&first.server));
+    let mut all = Vec::new();
+    for &quantity in &found.point.compare {
+        let against = against_first(found, first, quantity, margin);
+        for other in others() {
+            let quotients = other.quotients(first, quantity.of);
+            let ratio = Ratio::of(quotients.iter().copied());
+            let names = [&other.server.name, &first.server.name];
+            let doubt = names.iter().find_map(|name| doubts(name, &found.point.name));
+            let says = match (failure(other).or_else(|| failure(first)), doubt.or_else(|| against.clone())) {
+                (Some(how), _) => Says::Failed(how),
+                (None, Some(why)) => Says::CannotTell(why),
+                (None, None) => by_figures(other, ratio.as_ref(), margin),
+            };
+            all.push(Verdict {
+                point: found.point.name.clone(),
+                quantity,
+                server: other.server.name.clone(),
+                first: first.server.name.clone(),
+                ratio,
+                bootstrap: slices(other, first, quantity).and_then(|rounds| bootstrap(&rounds)),
+                chance: sign_test(&quotients, margin),
+                says,
+            });
+        }
+    }
+    all
+}
+
+fn failure(series: &Series) -> Option<String> {
+    let failures = series.failures();
+    let first = failures.first()?;
+    Some(format!("{} failed: {first}", series.server.name))
+}
+
+fn by_figures(other: &Series, ratio: Option<&Ratio>, margin: f64) -> Says {
+    let cannot = |why: &str| Says::CannotTell(why.to_owned());
+    match ratio {
+        _ if !other.is_whole() => cannot("not all rounds are measured"),
+        _ if !other.is_valid() => cannot("it rests on trials that are not valid"),
+        Some(ratio) if ratio.is_below_one(margin) => Says::Less,
+        Some(ratio) if ratio.is_above_one(margin) => Says::More,
+        Some(Ratio { interval: Some(_), .. }) => cannot(WITHIN),
+        _ => Says::CannotTell(format!("fewer than {FEWEST_ROUNDS} rounds say nothing")),
+    }
+}
+
+/// Why a point says nothing, if it doesn't: the first server differs from itself, or can't be held against
+/// itself.
+pub(crate) fn against_first(
+    found: &Found,
+    first: &Series,
+    quantity: Quantity,
+    margin: f64,
+) -> Option<String> {
+    let name = format!("{} of {}", quantity.name, first.server.name);
+    if !first.is_whole() {
+        return Some(format!("{name}: not all rounds are measured"));
+    }
+    if !first.is_valid() {
+        return Some(format!("{name} rests on trials that are not valid"));
+    }
+    // Nobody wanted to know where the experiment leaves it out.
+    let again = found.series.iter().find(|series| series.server.is_again_of(&first.server))?;
+    if !again.counts() {
+        return Some(format!(
+            "{name}, measured again, rests on trials that are missing, failed or not valid"
+        ));
+    }
+    let ratio = again.ratio(first, quantity.of)?;
+    ratio.is_off(margin).then(|| format!("{name}, measured twice, differs from itself: {ratio:.3}"))
+}
+
+/// What the slices of each round came to, of the one and of the other.
+fn slices(one: &Series, other: &Series, quantity: Quantity) -> Option<Vec<(Vec<f64>, Vec<f64>)>> {
+    let of: fn(&Slice) -> f64 = match quantity {
+        of if of == COST => |slice| slice.server_us_per_reply,
+        of if of == REPLIES => |slice| slice.replies_per_s,
+        _ => return None,
+    };
+    let of_round = |round: &Option<Taken>| Some(round.as_ref()?.outcome.slices.iter().map(of).collect());
+    let values = |series: &Series| series.rounds.iter().map(of_round).collect::<Option<Vec<Vec<f64>>>>();
+    Some(values(one)?.into_iter().zip(values(other)?).collect())
+}
+
+impl Verdict {
+    /// Whether something was found, rather than nothing said.
+    pub fn is_a_difference(&self) -> bool {
+        matches!(self.says, Says::Less | Says::More)
+    }
+
+    /// Whether the server did better than the first.
+    pub fn is_better(&self) -> bool {
+        self.says == if self.quantity.more_is_better { Says::More } else { Says::Less }
+    }
+
+    /// The same in a word or two.
+    pub fn word(&self) -> &'static str {
+        match self.says {
+            Says::Less | Says::More if self.is_better() => "better",
+            Says::Less | Says::More => "worse",
+            Says::CannotTell(_) => "cannot tell",
+            Says::Failed(_) => "failed",
+        }
+    }
+}
+
+/// A sentence.
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { quantity, server, first, ratio, says, .. } = self;
+        match (says, ratio) {
+            (Says::Less | Says::More, Some(ratio)) => {
+                let percent = (ratio.median - 1.0).abs() * 100.0;
+                let word = if *says == Says::More { "more" } else { "less" };
+                write!(f, "{server} has {percent:.1}% {word} {} than {first}", quantity.name)?;
+                if let Some(Interval { lower, upper }) = ratio.interval {
+                    write!(
+                        f,
+                        " ({lower:.3} to {upper:.3} times, with 95% certainty, {} rounds)",
+                        ratio.pairs
+                    )?;
+                }
+                Ok(())
+            }
+            (Says::Failed(how), _) => write!(f, "no verdict on {server} and {first}: {how}"),
+            (Says::CannotTell(why), _) => {
+                write!(f, "cannot tell {server} from {first} in {}", quantity.name)?;
+                if let Some(ratio) = ratio {
+                    write!(f, " ({ratio:.3} times)")?;
+                }
+                write!(f, ": {why}")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::description::experiment::Experiment;
+    use crate::tests::{in_doubt, series};
+
+    /// Ten rounds around `middle`, each with noise of its own.
+    fn around(name: &str, middle: f64) -> Series {
+        let noise = [0.996, 1.003, 0.999, 1.002, 0.998, 1.001, 1.0, 0.997, 1.004, 1.0];
+        series(name, &noise.map(|noise| middle * noise))
+    }
+
+    fn said(series: Vec<Series>) -> Vec<String> {
+        let text = "title = 't'\nservers = ['nginx']\n[[points]]\nworkload = 'single'\nload = '2x'";
+        let point = Experiment::parse(text).unwrap().points.remove(0);
+        let found = [Found { point, series, missing: 0 }];
+        verdicts(&found, 0.02, &|_, _| None).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn differences_are_beyond_the_margin() {
+        let said = said(vec![
+            series("sped", &[100.0; 10]),
+            around("slow", 90.0),
+            around("nearly", 98.5),
+            around("fast", 110.0),
+            around("sped again", 100.0),
+        ]);
+        assert_eq!(
+            said,
+            [
+                "slow has 10.0% less replies/s than sped (0.897 to 0.903 times, with 95% certainty, 10 \
+                 rounds)",
+                "cannot tell nearly from sped in replies/s (0.985 (0.982 to 0.988) times): the interval is \
+                 not beyond the margin",
+                "fast has 10.0% more replies/s than sped (1.097 to 1.103 times, with 95% certainty, 10 \
+                 rounds)",
+            ]
+        );
+    }
+
+    #[test]
+    fn few_rounds_say_less_the_more_is_asked() {
+        let six = |name: &str, middle: f64| series(name, &[middle; 6]);
+        let alone = said(vec![six("sped", 100.0), six("slow", 90.0)]);
+        assert!(alone[0].starts_with("slow has 10.0% less"), "{alone:?}");
+        let three = said(vec![six("sped", 100.0), six("slow", 90.0), six("fast", 110.0), six("same", 100.0)]);
+        assert!(three[0].contains("cannot tell slow from sped") && three[0].contains("among 3"), "{three:?}");
+        let five = said(vec![series("sped", &[100.0; 5]), series("slow", &[50.0; 5])]);
+        assert!(five[0].contains("fewer than 6 rounds"), "{five:?}");
+    }
+
+    #[test]
+    fn as_many_rounds_as_are_said_to_be_enough_are() {
+        for comparisons in [0, 1, 2, 3, 24, 25, 26, 56, 1000] {
+            let tells = |rounds: u32| {
+                let chance = sign_test(&vec![0.5; rounds as usize], 0.02);
+                holm(&vec![chance; comparisons.max(1)], LEVEL)[0]
+            };
+            let fewest = fewest_rounds(comparisons);
+            assert!(tells(fewest), "{comparisons} comparisons in {fewest} rounds");
+            assert!(fewest == FEWEST_ROUNDS || !tells(fewest - 1), "{comparisons} in fewer than {fewest}");
+        }
+    }
+
+    #[test]
+    fn where_one_thing_differs_from_itself_nothing_is_said() {
+        let all = |again: f64| vec![around("sped", 100.0), around("slow", 50.0), around("sped again", again)];
+        let told = said(all(95.0));
+        assert!(told[0].contains("measured twice, differs from itself: 0.950"), "{told:?}");
+        // Less than what is called a difference is none here, either.
+        assert!(said(all(99.0))[0].starts_with("slow has 50.0% less"));
+    }
+
+    #[test]
+    fn nothing_is_said_of_trials_that_are_not_valid_or_not_good() {
+        let doubtful = said(vec![around("sped", 100.0), in_doubt(around("slow", 50.0))]);
+        assert!(doubtful[0].contains("rests on trials that are not valid"), "{doubtful:?}");
+        let mut bad = around("slow", 50.0);
+        if let Some(Some(taken)) = bad.rounds.last_mut() {
+            taken.outcome.failed.push("unfairness: 30%".to_owned());
+        }
+        let failed = said(vec![around("sped", 100.0), bad]);
+        assert_eq!(failed, ["no verdict on slow and sped: slow failed: unfairness: 30%"]);
+    }
+}

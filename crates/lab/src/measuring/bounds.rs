@@ -1,0 +1,197 @@
+//! A disk as the 2007 paper had it: a control group with little memory, which bounds the page cache, and a
+//! disk of known speed.
+//!
+//! Without the throttle a virtual machine's disk is slow once and then served from the host's memory.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use rustix::fs::{Advice, fadvise, fdatasync};
+use serde::Serialize;
+
+use crate::measuring::cgroup::{Controller, Group, Version};
+use crate::programs::child::Process;
+
+/// How much memory and disk a server has.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Bounds {
+    /// For processes and the page cache of what they read, in bytes.
+    pub(crate) memory: u64,
+    /// Bytes per second that may be read from the disk.
+    pub(crate) reads_per_s: u64,
+    /// How many others read from it all the time, each with one read under way. A throttled disk has no
+    /// latency: what it did not read while nobody asked, it reads at once afterwards. Others take that away,
+    /// and a read has to wait for theirs.
+    pub(crate) others: u32,
+}
+
+/// Who is in it has so much memory and disk.
+#[derive(Debug)]
+pub(crate) struct Bounded {
+    // They go before the group does.
+    _others: Vec<Process>,
+    pub(crate) group: Group,
+}
+
+/// How much each of the others reads at a time, in bytes.
+pub(crate) const OTHERS_READ: u64 = 64 << 10;
+
+/// The length of the file that they read.
+const OTHERS_FILE: u64 = 256 << 20;
+
+impl Bounded {
+    /// For reading files below `site`; the others run on `others_cpu`.
+    pub(crate) fn new(bounds: Bounds, site: &Path, others_cpu: usize) -> Result<Self> {
+        let device = device_of(site)?;
+        let group = Group::new(&[Controller::Memory, Controller::Disk])?;
+        let (memory, reads, speed) = match group.version {
+            Version::One => ("memory.limit_in_bytes", "blkio.throttle.read_bps_device", ""),
+            Version::Two => ("memory.max", "io.max", "rbps="),
+        };
+        group.write(Controller::Memory, memory, &bounds.memory.to_string())?;
+        group.write(Controller::Disk, reads, &format!("{device} {speed}{}", bounds.reads_per_s))?;
+        let file = site.with_file_name("read-by-others");
+        if bounds.others > 0 {
+            ensure_file(&file)?;
+        }
+        // Past the page cache, again and again, with one read under way at any time.
+        let script =
+            format!("while dd if=\"$1\" of=/dev/null bs={OTHERS_READ} iflag=direct status=none; do :; done");
+        let name = file.to_str().context("a path that is not UTF-8")?;
+        let start = |_| group.start(Controller::Disk, others_cpu, &["sh", "-c", &script, "sh", name]);
+        let others = (0..bounds.others).map(start).collect::<Result<_>>()?;
+        Ok(Self { _others: others, group })
+    }
+
+    /// Bytes of the page cache that count for who is in it.
+    pub(crate) fn page_cache(&self) -> Result<u64> {
+        let name = match self.group.version {
+            Version::One => "cache ",
+            Version::Two => "file ",
+        };
+        self.counter("memory.stat", name)
+    }
+
+    /// How many of those in it the kernel has ended because there was no memory left for them.
+    pub(crate) fn killed(&self) -> Result<u64> {
+        let file = match self.group.version {
+            Version::One => "memory.oom_control",
+            Version::Two => "memory.events",
+        };
+        self.counter(file, "oom_kill ")
+    }
+
+    fn counter(&self, file: &str, name: &str) -> Result<u64> {
+        let told = self.group.read(Controller::Memory, file)?;
+        let count = told.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        count.with_context(|| format!("{file} has no {name}"))
+    }
+}
+
+/// Has the kernel forget the pages of all files below `root`, so that they have to be read from the disk, and
+/// count for who reads them. `posix_fadvise(2)`, `POSIX_FADV_DONTNEED`.
+pub(crate) fn forget(root: &Path) -> Result<()> {
+    for path in files_below(root)? {
+        let file = fs::File::open(path)?;
+        // Pages that are not written yet can't be forgotten.
+        fdatasync(&file)?;
+        fadvise(&file, 0, None, Advice::DontNeed)?;
+    }
+    Ok(())
+}
+
+/// Reads all files below `root`, so that they are in the page cache.
+pub(crate) fn read_all(root: &Path) -> Result<()> {
+    files_below(root)?.iter().try_for_each(|path| Ok(fs::read(path).map(drop)?))
+}
+
+/// A file that has its bytes on the disk: holes would not be read.
+fn ensure_file(path: &Path) -> Result<()> {
+    if fs::metadata(path).is_ok_and(|metadata| metadata.len() == OTHERS_FILE) {
+        return Ok(());
+    }
+    let mut file = fs::File::create(path)?;
+    let piece = vec![1; 1 << 20];
+    for _ in 0..OTHERS_FILE >> 20 {
+        file.write_all(&piece)?;
+    }
+    Ok(fdatasync(&file)?)
+}
+
+/// All files in a directory and its directories.
+pub(crate) fn files_below(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let entries = fs::read_dir(directory).with_context(|| format!("cannot list {}", directory.display()))?;
+    for entry in entries {
+        let entry = entry?;
+        let (path, kind) = (entry.path(), entry.file_type()?);
+        if kind.is_dir() {
+            files.extend(files_below(&path)?);
+        } else if kind.is_file() {
+            files.push(path);
+        }
+    }
+    Ok(files)
+}
+
+/// `major:minor` of the disk that `path` is on: of the whole one where that is a partition, which cannot be
+/// throttled.
+fn device_of(path: &Path) -> Result<String> {
+    let device = fs::metadata(path)?.dev();
+    let name = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let block = PathBuf::from("/sys/dev/block").join(&name);
+    ensure!(
+        block.exists(),
+        "{} is on no disk (device {name}): put --data on a file system that has one",
+        path.display()
+    );
+    if block.join("partition").exists() {
+        let whole = fs::read_to_string(fs::canonicalize(&block)?.join("../dev"))?;
+        return Ok(whole.trim().to_owned());
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_group_bounds_the_page_cache_and_the_disk() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let site = directory.path().join("site");
+        fs::create_dir(&site).unwrap();
+        let file = site.join("file");
+        let mut writing = fs::File::create(&file).unwrap();
+        for _ in 0..1024 {
+            writing.write_all(&[1; 8 << 10]).unwrap();
+        }
+        let bounds = Bounds { memory: 4 << 20, reads_per_s: 100 << 20, others: 1 };
+        // Not every machine that runs tests has the controllers.
+        let Ok(group) = Bounded::new(bounds, &site, 0) else { return };
+        forget(&site).unwrap();
+        let words = group.group.entering();
+        let script = "cat \"$1\" > /dev/null; cat /proc/self/cgroup; grep read_bytes /proc/$$/io";
+        let read = Command::new(&words[0])
+            .args(&words[1..])
+            .args(["sh".as_ref(), "-c".as_ref(), script.as_ref(), "sh".as_ref(), file.as_os_str()])
+            .output();
+        let said = String::from_utf8(read.unwrap().stdout).unwrap();
+        assert!(said.contains(&crate::programs::janitor::prefix(std::process::id())), "{said}");
+        let cached = group.page_cache().unwrap();
+        assert!(cached > 1 << 20 && cached <= 4 << 20, "{cached}");
+        assert_eq!(group.killed().unwrap(), 0);
+        // It keeps the last line, which never ends.
+        let script = "head -c 32M /dev/zero | tail -n 1 > /dev/null";
+        Command::new(&words[0]).args(&words[1..]).args(["sh", "-c", script]).output().unwrap();
+        assert_eq!(group.killed().unwrap(), 1);
+    }
+}

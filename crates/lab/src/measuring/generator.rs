@@ -1,0 +1,211 @@
+//! `sluicelab load` with results as JSON: [`run`] to its end, or as experiments have it, in a namespace made
+//! for it and with looks at the server when the measured window begins and when it ends.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::description::experiment::Lengths;
+use crate::programs::child::Process;
+use crate::programs::interrupt;
+
+/// A run of the load generator that is under way. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Generator {
+    process: Process,
+    started: Instant,
+    results: PathBuf,
+    log: PathBuf,
+}
+
+/// A run that is over, and what was seen of it.
+#[derive(Debug)]
+pub struct Watched<T> {
+    /// When the measured window began.
+    pub first: T,
+    /// When it ended.
+    pub second: T,
+    /// How well they met its edges.
+    pub looks: Looks,
+    /// What the generator says, see docs/lab-results.md.
+    pub results: Value,
+}
+
+/// An end of the measured window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// When warming up is over.
+    Begin,
+    /// When the load is.
+    End,
+}
+
+/// How well the looks met the edges of the measured window, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub struct Looks {
+    /// From the start of the generator's process to that of its run: it reads the sessions first.
+    pub began_after_ms: f64,
+    /// The most that a look was off.
+    pub off_ms: f64,
+}
+
+/// Reading sessions takes milliseconds, on a bad day.
+const LONGEST_START: Duration = Duration::from_secs(20);
+
+/// From when the last client has given up.
+const LONGEST_END: Duration = Duration::from_secs(20);
+
+impl Generator {
+    /// Starts `sluicelab load` with `options`; `wrapper` stands before it.
+    pub fn start(sluicelab: &Path, wrapper: &[String], options: &[String], directory: &Path) -> Result<Self> {
+        let results = directory.join("load.json");
+        let log = directory.join("load.stderr");
+        // What an earlier one left is not this one's.
+        match fs::remove_file(&results) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        let started = Instant::now();
+        let mut command = Command::new("env");
+        command.args(wrapper).arg(sluicelab).args(["load", &format!("--json={}", results.display())]);
+        command.args(options).stdout(Stdio::null()).stderr(File::create(&log)?);
+        Ok(Self { process: Process::start(&mut command)?, started, results, log })
+    }
+
+    /// Lets it run, with a `look` when its measured window begins and another when it ends. Both follow from
+    /// when its run began, which is some time after its process did. Waits for its end then, for somewhat
+    /// longer than anybody waits for a reply. Gives its results, see docs/lab-results.md.
+    pub fn watch<T>(
+        mut self,
+        lengths: Lengths,
+        mut look: impl FnMut(Edge) -> Result<T>,
+    ) -> Result<Watched<T>> {
+        let (began, unsure) = self.wait_for_run()?;
+        let mut look_at = |edge: Edge, at: Instant| {
+            interrupt::sleep_until(at)?;
+            // What takes long to look at tells its own time.
+            let late = at.elapsed();
+            Ok::<_, anyhow::Error>((look(edge)?, late))
+        };
+        let (first, first_late) = look_at(Edge::Begin, began + lengths.warm_up)?;
+        let (second, second_late) = look_at(Edge::End, began + lengths.warm_up + lengths.measured)?;
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let looks = Looks {
+            began_after_ms: ms(began - self.started),
+            off_ms: ms(unsure + first_late.max(second_late)),
+        };
+        Ok(Watched { first, second, looks, results: self.finish(lengths.timeout + LONGEST_END)? })
+    }
+
+    /// When its run began: its threads that make load were not there at the time given, but so much later.
+    fn wait_for_run(&mut self) -> Result<(Instant, Duration)> {
+        let mut not_yet = Instant::now();
+        loop {
+            interrupt::check()?;
+            let now = Instant::now();
+            if makes_load(self.process.id()) {
+                return Ok((not_yet, now - not_yet));
+            }
+            not_yet = now;
+            if let Some(status) = self.process.ended()? {
+                bail!("sluicelab load ended with {status} before its run began: {}", self.told());
+            }
+            ensure!(self.started.elapsed() < LONGEST_START, "sluicelab load does not begin its run");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn finish(mut self, patience: Duration) -> Result<Value> {
+        let ended = interrupt::wait_for(patience, || self.process.ended())?;
+        let status = ended.context("sluicelab load has not ended in time")?;
+        let results: Option<Value> =
+            fs::read_to_string(&self.results).ok().and_then(|text| serde_json::from_str(&text).ok());
+        // 3: not valid; 1: nobody was answered, which is what overload can come to. The results say so as
+        // well.
+        let has_failed = |results: &Value| results["failed"].as_array().is_some_and(|why| !why.is_empty());
+        let is_result = match status.code() {
+            Some(0 | 3) => true,
+            Some(1) => results.as_ref().is_some_and(has_failed),
+            _ => false,
+        };
+        ensure!(is_result, "sluicelab load ended with {status}: {}", self.told());
+        results.context("no JSON from sluicelab load")
+    }
+
+    fn told(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default().trim().to_owned()
+    }
+}
+
+/// Runs `sluicelab load` to its end, on one CPU, and gives its results, valid or not.
+pub fn run(sluicelab: &Path, cpu: usize, options: &[String]) -> Result<Value> {
+    interrupt::check()?;
+    let mut command = Command::new(sluicelab);
+    command.args(["load", "--format=json", &format!("--cpus={cpu}")]).args(options);
+    let output = command.output().with_context(|| format!("cannot run {}", sluicelab.display()))?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(matches!(output.status.code(), Some(0 | 3)), "sluicelab ended with {}: {told}", output.status);
+    serde_json::from_slice(&output.stdout).context("no JSON from sluicelab load")
+}
+
+/// Whether `process` has one of the threads that `sluicelab load` starts when its run begins: `load-0` and so
+/// on.
+fn makes_load(process: u32) -> bool {
+    machine::process::thread_names(process)
+        .is_ok_and(|names| names.iter().any(|name| name.starts_with("load-")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    /// A generator that is no more than a script.
+    fn generator(directory: &Path, script: &str) -> Generator {
+        let path = directory.join("script");
+        fs::write(&path, format!("#!/bin/sh\ncd {}\n{script}\n", directory.display())).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        Generator::start(&path, &[], &[], directory).unwrap()
+    }
+
+    const LENGTHS: Lengths = Lengths {
+        warm_up: Duration::from_millis(100),
+        measured: Duration::from_millis(200),
+        timeout: Duration::ZERO,
+        slices: 1,
+    };
+
+    #[test]
+    fn looks_follow_the_run_and_not_the_process_or_its_end() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path();
+        // A process that calls itself as the generator's threads do.
+        symlink("/bin/sleep", directory.join("load-0")).unwrap();
+        // It reads sessions for a second, makes load, and waits for late replies.
+        let script = "echo '{}' > load.json; sleep 1; touch begun; exec ./load-0 2";
+        let generator = generator(directory, script);
+        let seen = |_| Ok((directory.join("begun").exists(), Instant::now()));
+        let watched = generator.watch(LENGTHS, seen).unwrap();
+        let ended = Instant::now();
+        assert!(watched.first.0, "the first look was before the run");
+        assert!(watched.looks.began_after_ms >= 1_000.0, "{:?}", watched.looks);
+        assert!(watched.second.1 - watched.first.1 >= Duration::from_millis(100));
+        assert!(ended - watched.second.1 > Duration::from_secs(1), "the second look waited for the end");
+    }
+
+    #[test]
+    fn a_generator_that_does_not_begin_is_quoted() {
+        let scratch = tempfile::tempdir().unwrap();
+        let generator = generator(scratch.path(), "echo no sessions >&2; exit 2");
+        let error = generator.watch(LENGTHS, |_| Ok(())).unwrap_err().to_string();
+        assert!(error.contains("before its run began: no sessions"), "{error}");
+    }
+}

@@ -1,0 +1,519 @@
+//! What an experiment measures: alternatives at points, in rounds. In which order, what is measured again,
+//! and what came of it.
+//!
+//! Machines drift, and what ran before leaves traces: so each round has every alternative at every point, in
+//! an order drawn anew. Those of one point, which are compared with each other, are measured at the same
+//! time, or one after the other. What the journal has is not measured again.
+
+use anyhow::{Context, Result};
+use rand::SeedableRng as _;
+use rand::seq::SliceRandom as _;
+use rand_pcg::Pcg64Mcg;
+use serde::Serialize;
+
+use crate::description::experiment::{Order, PointSpec};
+use crate::judging::series::{Series, Taken};
+use crate::progress::Progress;
+use crate::record::journal::Journal;
+use crate::record::outcome::Outcome;
+use crate::servers::spec::Spec;
+
+/// What is to be measured.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Those with the first server again, where figures are to be held against themselves.
+    pub(crate) points: Vec<PointSpec>,
+    pub(crate) rounds: u32,
+    /// What the order is drawn from.
+    pub(crate) seed: u32,
+    pub(crate) stage: Stage,
+}
+
+/// What rounds are for. Those of one stage are not measured under the same arrivals, nor in the same order,
+/// as those of another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stage {
+    /// They say which rates are asked for.
+    Calibrating = 2_000,
+    /// They are compared.
+    Measuring = 0,
+    /// They say whether what others have chosen is as good as it seemed.
+    Judging = 1_000,
+}
+
+/// How many rounds calibrate: what is measured takes nothing but its rates from them.
+pub(crate) const CALIBRATING_ROUNDS: u32 = 3;
+
+/// How many are measured at the same time, at most. Each has a generator, on the same CPU.
+const ABREAST: usize = 3;
+
+/// What is measured at the same time, all at one point.
+#[derive(Debug)]
+struct Heat<'a> {
+    point: &'a PointSpec,
+    servers: Vec<&'a Spec>,
+}
+
+/// How often a trial is tried until the generator calls it valid.
+const TRIES: usize = 3;
+
+/// What came of a point.
+#[derive(Debug, Serialize)]
+pub struct Found {
+    /// Where.
+    pub point: PointSpec,
+    /// Of each alternative that has anything, and of the first, with which they are compared. None if nothing
+    /// has.
+    pub series: Vec<Series>,
+    /// How many trials are not measured yet.
+    pub missing: usize,
+}
+
+impl PointSpec {
+    /// With the first measured once more: figures that tell one thing from the same thing tell nothing of
+    /// others.
+    pub(crate) fn with_first_again(mut self) -> Self {
+        self.servers.extend(self.servers.first().map(Spec::again));
+        self
+    }
+
+    /// With the first in each. Who is beside whom does not depend on which other points there are: those may
+    /// be measured before or after.
+    fn heats(&self, seed: u64) -> Vec<Heat<'_>> {
+        let order = self.setting.order;
+        let random = &mut Pcg64Mcg::seed_from_u64(seed ^ number(&self.name));
+        let mut servers: Vec<&Spec> = self.servers.iter().collect();
+        let is_abreast = order == Order::Abreast && servers.len() > 1;
+        let first = is_abreast.then(|| servers.remove(0));
+        servers.shuffle(random);
+        let size = match order {
+            Order::Interleaved => servers.len().max(1),
+            Order::Abreast if is_abreast => ABREAST - 1,
+            Order::Abreast | Order::InTurn => 1,
+        };
+        let heats = servers.chunks(size).map(|others| {
+            let mut servers: Vec<&Spec> = first.into_iter().chain(others.iter().copied()).collect();
+            servers.shuffle(random);
+            Heat { point: self, servers }
+        });
+        heats.collect()
+    }
+}
+
+/// One that a text makes: FNV-1a, which is the same everywhere.
+pub(crate) fn number(text: &str) -> u64 {
+    let step = |number: u64, byte: u8| (number ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+impl Heat<'_> {
+    /// The first may be in several heats of a round, so that their names are part of its key.
+    fn key(&self, server: &Spec, round: u32) -> String {
+        let mut beside = String::new();
+        let is_one_of_several = self.servers.len() > 1 && self.servers.len() < self.point.servers.len();
+        if is_one_of_several && Some(server) == self.point.servers.first() {
+            let mut others: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
+            others.retain(|name| *name != server.name);
+            beside = format!(" beside {}", others.join(" and "));
+        }
+        format!("{}: {} ({server}){beside}, round {}", self.point.name, server.name, round + 1)
+    }
+
+    fn keys(&self, round: u32) -> Vec<String> {
+        self.servers.iter().map(|server| self.key(server, round)).collect()
+    }
+}
+
+impl Plan {
+    /// The seed of a round, for arrivals: the same for all that are compared.
+    fn round_seed(&self, round: u32) -> u64 {
+        u64::from(self.seed) << 32 | (self.stage as u64 + u64::from(round) + 1)
+    }
+
+    /// All heats of a round. The same plan always has the same order.
+    fn order(&self, round: u32) -> Vec<Heat<'_>> {
+        let seed = self.round_seed(round);
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        let mut points: Vec<&PointSpec> = self.points.iter().collect();
+        points.shuffle(&mut random);
+        points.into_iter().flat_map(|point| point.heats(seed)).collect()
+    }
+
+    /// Has `trial` measure what the journal does not have: at a point, those servers that are measured
+    /// together, with a seed for arrivals, and a name for its files. One that is not valid is tried again at
+    /// once, together with those beside it, and stays in the journal.
+    pub(crate) fn measure(
+        &self,
+        journal: &mut Journal,
+        progress: &Progress,
+        mut trial: impl FnMut(&PointSpec, &[&Spec], u64, &str) -> Result<Vec<Outcome>>,
+    ) -> Result<()> {
+        // If all of it is valid.
+        progress.expect((0..self.rounds).map(|round| self.order(round).len()).sum());
+        for round in 0..self.rounds {
+            for (number, heat) in self.order(round).into_iter().enumerate() {
+                let (Heat { point, servers }, keys) = (&heat, heat.keys(round));
+                // The last is written last.
+                let mut tries = tries(journal, keys.last().map_or("", String::as_str))?;
+                if is_settled(&tries) {
+                    progress.skip();
+                    continue;
+                }
+                let mut told = String::new();
+                while !is_settled(&tries) {
+                    let name =
+                        format!("{:?}-{}-{number}-{}", self.stage, round + 1, tries.len() + 1).to_lowercase();
+                    progress.begin(&format!("{}, round {} of {}", point.name, round + 1, self.rounds));
+                    let mut outcomes = trial(point, servers, self.round_seed(round), &name)?;
+                    settle_together(servers, &mut outcomes);
+                    for (key, outcome) in keys.iter().zip(&outcomes) {
+                        let key = try_key(key, tries.len());
+                        journal.put(&key, outcome)?;
+                        if !outcome.is_valid() {
+                            progress.remark(&format!("not valid: {key}: {}", outcome.invalid.join("; ")));
+                        }
+                    }
+                    told = replies(servers, &outcomes);
+                    tries.extend(outcomes.pop());
+                }
+                progress.step(&format!("{}, round {}: {told} replies/s", point.name, round + 1));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the journal has of this plan.
+    pub(crate) fn found(&self, journal: &Journal) -> Result<Vec<Found>> {
+        let orders: Vec<Vec<Heat<'_>>> = (0..self.rounds).map(|round| self.order(round)).collect();
+        let mut all = Vec::new();
+        for point in &self.points {
+            let of = |server: &Spec| {
+                let (mut rounds, mut beside) = (Vec::new(), Vec::new());
+                for (round, order) in (0..).zip(&orders) {
+                    let is_its =
+                        |heat: &&Heat<'_>| std::ptr::eq(heat.point, point) && heat.servers.contains(&server);
+                    let heat = order.iter().find(is_its).context("a server that is in no heat")?;
+                    let taken =
+                        |server| Ok::<_, anyhow::Error>(Taken::of(tries(journal, &heat.key(server, round))?));
+                    rounds.push(taken(server)?);
+                    beside.push(taken(&point.servers[0])?.map(|taken| taken.outcome));
+                }
+                let beside = (point.setting.order == Order::Abreast).then_some(beside);
+                Ok(Series { server: server.clone(), rounds, beside })
+            };
+            let mut series: Vec<Series> = point.servers.iter().map(of).collect::<Result<_>>()?;
+            let missing = series.iter().map(Series::missing).sum();
+            let has_any = !series.iter().all(Series::is_empty);
+            series.retain(|one| has_any && (!one.is_empty() || one.server == point.servers[0]));
+            all.push(Found { point: point.clone(), series, missing });
+        }
+        Ok(all)
+    }
+
+    /// Replies per second at each point, of a plan that calibrates: the median. `None` where a round is
+    /// missing.
+    pub(crate) fn rates(&self, journal: &Journal) -> Result<Vec<Option<f64>>> {
+        let rate = |found: &Found| {
+            let series = found.series.first().filter(|series| series.is_whole())?;
+            series.median(|of| of.replies_per_s).map(f64::round)
+        };
+        Ok(self.found(journal)?.iter().map(rate).collect())
+    }
+}
+
+/// What is compared at the same time counts together or not at all: if only those were measured again that
+/// had bad luck, luck would be what is compared.
+fn settle_together(servers: &[&Spec], outcomes: &mut [Outcome]) {
+    let Some(bad) = outcomes.iter().position(|outcome| !outcome.is_valid()) else { return };
+    for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_valid()) {
+        outcome.invalid.push(format!("measured beside {}, which is not valid", servers[bad].name));
+    }
+}
+
+fn replies(servers: &[&Spec], outcomes: &[Outcome]) -> String {
+    let each = servers.iter().zip(outcomes);
+    let each = each.map(|(server, outcome)| format!("{} {:.0}", server.name, outcome.replies_per_s));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// All tries of a trial that the journal has.
+fn tries(journal: &Journal, key: &str) -> Result<Vec<Outcome>> {
+    (0..TRIES).map_while(|number| journal.get(&try_key(key, number)).transpose()).collect()
+}
+
+fn try_key(key: &str, number: usize) -> String {
+    if number == 0 { key.to_owned() } else { format!("{key}, try {}", number + 1) }
+}
+
+fn is_settled(tries: &[Outcome]) -> bool {
+    tries.len() == TRIES || tries.last().is_some_and(Outcome::is_valid)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+
+    use super::*;
+    use crate::description::experiment::Experiment;
+    use crate::tests::{journal, outcome, outcome_but};
+
+    /// Two points with as many servers as there are `names`, and the first of them again.
+    fn plan(names: &[&str], rounds: u32) -> Plan {
+        let servers: Vec<String> = names.iter().map(|name| format!("'{name} = nginx'")).collect();
+        let text = format!(
+            "title = 't'\nservers = [{}]\n[[points]]\nworkload = 'single'\nload = ['1x', '2x']",
+            servers.join(", ")
+        );
+        let mut points = Experiment::parse(&text).unwrap().points;
+        for point in &mut points {
+            point.name = point.setting.load.to_string();
+            point.setting.order = Order::InTurn;
+        }
+        let points = points.into_iter().map(PointSpec::with_first_again).collect();
+        Plan { points, rounds, seed: 1, stage: Stage::Measuring }
+    }
+
+    fn abreast(mut plan: Plan) -> Plan {
+        for point in &mut plan.points {
+            point.setting.order = Order::Abreast;
+        }
+        plan
+    }
+
+    fn names(plan: &Plan, round: u32) -> Vec<String> {
+        plan.order(round).iter().map(|heat| format!("{} {}", heat.point.name, heat.servers[0].name)).collect()
+    }
+
+    #[test]
+    fn each_round_has_everything_in_an_order_of_its_own() {
+        let plan = plan(&["a", "b", "c", "d"], 6);
+        let mut sorted = names(&plan, 0);
+        sorted.sort();
+        let all =
+            ["1x a", "1x a again", "1x b", "1x c", "1x d", "2x a", "2x a again", "2x b", "2x c", "2x d"];
+        assert_eq!(sorted, all);
+        let mut first = [0; 2];
+        for round in 0..100 {
+            let order = names(&plan, round);
+            assert_eq!(order, names(&plan, round));
+            assert_ne!(order, names(&plan, round + 1));
+            // What is compared is near in time: the points come one after the other.
+            assert!(
+                order.chunks(5).all(|point| point.iter().all(|name| name[..2] == point[0][..2])),
+                "{order:?}"
+            );
+            first[usize::from(order[0].starts_with('2'))] += 1;
+        }
+        assert!(first.iter().all(|count| *count > 30), "a point is nearly always first: {first:?}");
+        let other = Plan { seed: 2, ..super::tests::plan(&["a", "b", "c", "d"], 6) };
+        assert_ne!(names(&plan, 0), names(&other, 0));
+        let judging = Plan { stage: Stage::Judging, ..super::tests::plan(&["a", "b", "c", "d"], 6) };
+        assert_ne!(names(&plan, 0), names(&judging, 0));
+    }
+
+    #[test]
+    fn no_server_always_comes_before_another() {
+        let plan = plan(&["a", "b"], 6);
+        let mut before = 0;
+        for round in 0..100 {
+            let order = names(&plan, round);
+            let place = |name: &str| order.iter().position(|other| other == name);
+            before += u32::from(place("1x a") < place("1x a again"));
+        }
+        assert!((30..70).contains(&before), "{before}");
+    }
+
+    #[test]
+    fn what_was_interrupted_goes_on_in_the_same_order() {
+        let plan = plan(&["a", "b"], 2);
+        let mut whole = Vec::new();
+        let trial = |done: &mut Vec<String>, point: &PointSpec, servers: &[&Spec], seed: u64| {
+            done.push(format!("{} {} {seed}", point.name, servers[0].name));
+            Ok(vec![outcome(1.0)])
+        };
+        plan.measure(&mut journal(), &Progress::new(), |point, servers, seed, _| {
+            trial(&mut whole, point, servers, seed)
+        })
+        .unwrap();
+        assert_eq!(whole.len(), 12);
+
+        let (mut parts, mut journal) = (Vec::new(), journal());
+        let first = plan.measure(&mut journal, &Progress::new(), |point, servers, seed, _| {
+            if parts.len() == 5 {
+                bail!("interrupted")
+            }
+            trial(&mut parts, point, servers, seed)
+        });
+        assert!(first.is_err());
+        plan.measure(&mut journal, &Progress::new(), |point, servers, seed, _| {
+            trial(&mut parts, point, servers, seed)
+        })
+        .unwrap();
+        assert_eq!(parts, whole);
+        plan.measure(&mut journal, &Progress::new(), |_, _, _, _| bail!("everything was there")).unwrap();
+        // What is compared with the first has it, measured or not.
+        let mut cut = crate::tests::journal();
+        let mut left = 1;
+        let _ = plan.measure(&mut cut, &Progress::new(), |_, servers, _, _| match servers[0].name.as_str() {
+            "a" if left == 0 => bail!("interrupted"),
+            _ => {
+                left = 0;
+                Ok(vec![outcome(1.0)])
+            }
+        });
+        for found in plan.found(&cut).unwrap().iter().filter(|found| !found.series.is_empty()) {
+            assert_eq!(found.series[0].server, found.point.servers[0]);
+        }
+        // One point of two, and then both: what is there stays.
+        let (mut one, mut journal) = (super::tests::plan(&["a", "b"], 2), crate::tests::journal());
+        one.points.truncate(1);
+        one.measure(&mut journal, &Progress::new(), |_, _, _, _| Ok(vec![outcome(1.0)])).unwrap();
+        let found = plan.found(&journal).unwrap();
+        assert_eq!((found[1].series.len(), found[1].missing, found[0].missing), (0, 6, 0));
+        let mut rest = 0;
+        plan.measure(&mut journal, &Progress::new(), |_, _, _, _| {
+            rest += 1;
+            Ok(vec![outcome(1.0)])
+        })
+        .unwrap();
+        assert_eq!(rest, 6);
+    }
+
+    #[test]
+    fn what_is_not_valid_is_tried_twice_more_and_kept() {
+        let mut plan = plan(&["never", "second"], 1);
+        plan.points.truncate(1);
+        let mut journal = journal();
+        let mut tries: Vec<String> = Vec::new();
+        plan.measure(&mut journal, &Progress::new(), |_, servers, _, _| {
+            let server = servers[0];
+            let before = tries.iter().filter(|name| **name == server.name).count();
+            tries.push(server.name.clone());
+            let is_valid = server.name == "never again" || server.name == "second" && before == 1;
+            Ok(vec![if is_valid { outcome(5.0) } else { outcome_but(100.0, &["late"]) }])
+        })
+        .unwrap();
+        tries.sort();
+        assert_eq!(tries, ["never", "never", "never", "never again", "second", "second"]);
+        let found = plan.found(&journal).unwrap();
+        let by_name = |name: &str| found[0].series.iter().find(|series| series.server.name == name).unwrap();
+        assert_eq!(by_name("never").invalid(), "3 (1)");
+        assert_eq!(by_name("never again").invalid(), "0");
+        let second = by_name("second");
+        assert_eq!((second.invalid().as_str(), second.median(|of| of.replies_per_s)), ("1", Some(5.0)));
+        let key = |name: &str| {
+            let server: Spec = format!("{name} = nginx").parse().unwrap();
+            Heat { point: &plan.points[0], servers: vec![&server] }.key(&server, 0)
+        };
+        assert!(journal.get::<Outcome>(&format!("{}, try 3", key("never"))).unwrap().is_some());
+        assert!(journal.get::<Outcome>(&format!("{}, try 3", key("second"))).unwrap().is_none());
+        plan.measure(&mut journal, &Progress::new(), |_, _, _, _| {
+            bail!("a trial that is settled is measured again")
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn those_abreast_count_together_or_not_at_all() {
+        let mut plan = abreast(plan(&["a", "b"], 1));
+        plan.points.truncate(1);
+        let mut journal = journal();
+        let mut heats = 0;
+        plan.measure(&mut journal, &Progress::new(), |_, servers, _, _| {
+            heats += 1;
+            let mut names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+            let outcome = |name: &&str| match (*name, heats) {
+                ("b", 1) => outcome_but(1.0, &["late"]),
+                _ => outcome(f64::from(heats)),
+            };
+            let outcomes = names.iter().map(outcome).collect();
+            names.sort_unstable();
+            assert_eq!(names, ["a", "a again", "b"]);
+            Ok(outcomes)
+        })
+        .unwrap();
+        assert_eq!(heats, 2);
+        for series in &plan.found(&journal).unwrap()[0].series {
+            assert_eq!((series.invalid().as_str(), series.median(|of| of.replies_per_s)), ("1", Some(2.0)));
+            let why = &series.taken().next().unwrap().before[0].invalid[0];
+            let told =
+                if series.server.name == "b" { "late" } else { "measured beside b, which is not valid" };
+            assert_eq!(why, told);
+        }
+        // Killed in the middle of writing, all of it is measured again.
+        let mut cut = crate::tests::journal();
+        cut.put(&plan.order(0)[0].keys(0)[0], &outcome(7.0)).unwrap();
+        plan.measure(&mut cut, &Progress::new(), |_, servers, _, _| Ok(vec![outcome(1.0); servers.len()]))
+            .unwrap();
+        let found = plan.found(&cut).unwrap();
+        assert!(found[0].series.iter().all(|series| series.median(|of| of.replies_per_s) == Some(1.0)));
+    }
+
+    #[test]
+    fn the_first_is_in_each_heat() {
+        let plan = abreast(plan(&["a", "b", "c", "d"], 6));
+        let mut partners = Vec::new();
+        for round in 0..6 {
+            let order = plan.order(round);
+            // Four others at each of two points.
+            assert_eq!(order.len(), 4);
+            for heat in &order {
+                assert!(heat.servers.len() == ABREAST && heat.servers.contains(&&plan.points[0].servers[0]));
+            }
+            let mut others: Vec<&str> = order[0].servers.iter().map(|server| server.name.as_str()).collect();
+            others.retain(|name| *name != "a");
+            partners.push(others);
+        }
+        let mut alone = super::tests::plan(&["a", "b", "c", "d"], 6);
+        alone = abreast(Plan { points: alone.points.split_off(1), ..alone });
+        let of_2x = |plan: &Plan| {
+            let order = plan.order(3);
+            let heats = order.iter().filter(|heat| heat.point.name == "2x");
+            heats.flat_map(|heat| heat.keys(3)).collect::<Vec<_>>()
+        };
+        assert_eq!(of_2x(&plan), of_2x(&alone), "who is beside whom depends on other points");
+        partners.sort();
+        partners.dedup();
+        assert!(partners.len() > 1, "the same are always together: {partners:?}");
+        // What the machine did to a heat is no difference between servers.
+        let mut journal = journal();
+        let mut luck = 1.0;
+        plan.measure(&mut journal, &Progress::new(), |_, servers, _, _| {
+            luck += 1.0;
+            let good = |server: &&Spec| if server.name == "c" { 2.0 } else { 1.0 };
+            Ok(servers.iter().map(|server| outcome(luck * good(server))).collect())
+        })
+        .unwrap();
+        for found in plan.found(&journal).unwrap() {
+            for series in &found.series[1..] {
+                let expected = if series.server.name == "c" { 2.0 } else { 1.0 };
+                let ratio = series.ratio(&found.series[0], |of| of.replies_per_s).unwrap();
+                let interval = ratio.interval.unwrap();
+                assert!(
+                    (interval.lower - expected).abs() + (interval.upper - expected).abs() < 1e-9,
+                    "{ratio}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_rate_needs_all_its_rounds() {
+        let plan = plan(&["a"], 3);
+        let mut journal = journal();
+        // All of the first two rounds, and one trial of the third.
+        let mut done = 0;
+        let mut trial = |until| {
+            let measured = plan.measure(&mut journal, &Progress::new(), |_, _, seed, _| {
+                if done == until {
+                    bail!("interrupted")
+                }
+                done += 1;
+                Ok(vec![outcome([7.0, 9.4, 8.4][seed as u32 as usize - 1])])
+            });
+            (measured.is_ok(), plan.rates(&journal).unwrap())
+        };
+        assert_eq!(trial(8), (false, vec![None, None]));
+        assert_eq!(trial(12), (true, vec![Some(8.0), Some(8.0)]));
+    }
+}

@@ -1,0 +1,113 @@
+//! The highest rate at which a server's replies come in time: its maximum achievable throughput (MAT;
+//! Hashemian et al. 2014, section 3).
+//!
+//! Rates are doubled, or halved, until one is served in time and another is not. Then the rate halfway
+//! between these two is tried, as a factor, until they are close to each other. Both are told: the throughput
+//! is somewhere between.
+
+use anyhow::Result;
+
+use crate::description::load::Threshold;
+use crate::record::outcome::{Outcome, Probe};
+
+/// The first rate.
+const FIRST: f64 = 1_000.0;
+
+/// Nobody is looked for beyond these.
+const LEAST: f64 = 10.0;
+const MOST: f64 = 1e6;
+
+/// How close the two are at last, as a factor.
+const CLOSE: f64 = 1.03;
+
+/// The part of the calls that may fail where the rest comes in time.
+const MAY_FAIL: f64 = 0.01;
+
+/// Tries rates with `probe`. Gives what came of the highest one that was served, and which were tried.
+pub(crate) fn highest(
+    threshold: Threshold,
+    mut probe: impl FnMut(f64) -> Result<Outcome>,
+) -> Result<Outcome> {
+    let mut probes: Vec<Probe> = Vec::new();
+    let (mut served, mut too_much) = (None, None);
+    while let Some(rate) = next(rate_of(served.as_ref()), rate_of(too_much.as_ref())) {
+        let outcome = probe(rate)?;
+        let ms = (threshold.of.of)(&outcome);
+        let in_time = ms < threshold.time.as_secs_f64() * 1e3 && outcome.errors <= MAY_FAIL;
+        let is_served = in_time && outcome.is_good() && outcome.replies_per_s > 0.0;
+        probes.push(Probe { rate, ms, is_served });
+        *(if is_served { &mut served } else { &mut too_much }) = Some((rate, outcome));
+    }
+    let beyond = too_much.as_ref().map(|(_, outcome)| outcome.invalid.clone()).unwrap_or_default();
+    let mut found = match (served, too_much) {
+        (Some((_, outcome)), Some(_)) => outcome,
+        (Some((rate, mut outcome)), None) => {
+            let why = format!("it serves {rate:.0} requests/s in time, and nobody has looked further");
+            outcome.invalid.push(why);
+            outcome
+        }
+        (None, too_much) => {
+            let (rate, mut outcome) = too_much.unwrap_or_default();
+            outcome.failed.push(format!("not even {rate:.0} requests/s are served with {threshold}"));
+            outcome
+        }
+    };
+    // Who did not make the load has not found that it is too much.
+    let beyond = beyond.into_iter().map(|reason| format!("where it is too much, {reason}"));
+    found.invalid.extend(beyond);
+    found.probes = probes;
+    Ok(found)
+}
+
+fn rate_of(tried: Option<&(f64, Outcome)>) -> Option<f64> {
+    tried.map(|(rate, _)| *rate)
+}
+
+/// The rate to be tried after the highest that was served, and the lowest that was too much.
+fn next(served: Option<f64>, too_much: Option<f64>) -> Option<f64> {
+    match (served, too_much) {
+        (None, None) => Some(FIRST),
+        (Some(served), None) => Some(served * 2.0).filter(|rate| *rate <= MOST),
+        (None, Some(too_much)) => Some(too_much / 2.0).filter(|rate| *rate >= LEAST),
+        (Some(served), Some(too_much)) => (too_much / served > CLOSE).then(|| (served * too_much).sqrt()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::description::load::Load;
+    use crate::tests::outcome;
+
+    /// A server that takes 1 ms up to this rate, and 100 above it.
+    fn search(most: f64) -> Outcome {
+        let Load::Most(threshold) = "mat: mean < 5ms".parse().unwrap() else { panic!("another load") };
+        let probe = |rate: f64| {
+            let mut outcome = outcome(rate);
+            outcome.errors = 0.0;
+            outcome.times.mean = if rate > most { 100.0 } else { 1.0 };
+            Ok(outcome)
+        };
+        highest(threshold, probe).unwrap()
+    }
+
+    #[test]
+    fn the_highest_rate_is_found_from_below_and_from_above() {
+        for most in [30.0, 999.0, 1_000.0, 12_345.0, 400_000.0] {
+            let outcome = search(most);
+            assert!(outcome.replies_per_s <= most && outcome.replies_per_s * CLOSE >= most, "{outcome:?}");
+            let of = |is_served| outcome.probes.iter().filter(move |probe| probe.is_served == is_served);
+            let served = of(true).map(|probe| probe.rate).fold(0.0, f64::max);
+            let too_much = of(false).map(|probe| probe.rate).fold(f64::INFINITY, f64::min);
+            assert!((served - outcome.replies_per_s).abs() < 1e-6);
+            assert!(too_much / served <= CLOSE && too_much > most, "{outcome:?}");
+            assert!(outcome.is_valid() && outcome.is_good() && outcome.probes.len() < 20);
+        }
+    }
+
+    #[test]
+    fn what_has_no_end_is_said() {
+        assert!(!search(1.0).is_good());
+        assert!(!search(f64::INFINITY).is_valid());
+    }
+}

@@ -1,0 +1,124 @@
+//! A look at a server, its CPUs and its network from outside: counters at one moment.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use machine::cpu::CpuTicks;
+use machine::{Machine, network, process};
+use serde_json::Value;
+
+use crate::measuring::bounds::Bounded;
+use crate::measuring::generator::Edge;
+use crate::measuring::subject::Subject;
+use crate::programs::launcher;
+
+/// Counters at one moment.
+pub(crate) struct Sight {
+    pub(crate) at: Instant,
+    /// Of ours.
+    pub(crate) status: Option<Value>,
+    /// What its application has computed: requests, and seconds.
+    pub(crate) work: Option<(f64, f64)>,
+    pub(crate) drops: BTreeMap<String, u64>,
+    pub(crate) server_ns: u64,
+    pub(crate) user_ticks: u64,
+    pub(crate) system_ticks: u64,
+    pub(crate) switches: u64,
+    pub(crate) server_cpu: CpuTicks,
+    pub(crate) client_cpu: CpuTicks,
+    pub(crate) read: u64,
+    /// Processes that the kernel has ended, since the server began, because there was no memory for them.
+    pub(crate) killed: u64,
+    /// At the end of the measured window alone: telling it takes long enough of a CPU to delay one request in
+    /// a hundred of that window.
+    pub(crate) held: Option<Held>,
+}
+
+/// What a server holds at one moment.
+pub(crate) struct Held {
+    pub(crate) memory: u64,
+    pub(crate) descriptors: u64,
+    pub(crate) page_cache: u64,
+}
+
+impl Sight {
+    /// What hangs on the moment comes first: status and memory take a while to be told.
+    pub(crate) fn of(
+        edge: Edge,
+        server: &Subject,
+        bounded: Option<&Bounded>,
+        server_cpus: &[usize],
+        client_cpus: &[usize],
+    ) -> Result<Self> {
+        let processes = server.processes()?;
+        let at = Instant::now();
+        let work = server.work();
+        // Workers may end, and then their time is their parent's.
+        let time = |pid| Ok(process::cpu_time_ns(pid)? + process::waited_children_cpu_ns(pid)?);
+        let server_ns = launcher::sum(&processes, time)?;
+        let cpu =
+            |cpus: &[usize]| Machine::this().cpu_ticks_of(cpus).with_context(|| format!("no CPUs {cpus:?}"));
+        let (server_cpu, client_cpu) = (cpu(server_cpus)?, cpu(client_cpus)?);
+        let drops = drops(server.id())?;
+        let status = server.status()?;
+        Ok(Self {
+            at,
+            status,
+            work,
+            drops,
+            server_ns,
+            user_ticks: launcher::sum(&processes, |pid| Ok(process::cpu_ticks(pid)?.0))?,
+            system_ticks: launcher::sum(&processes, |pid| Ok(process::cpu_ticks(pid)?.1))?,
+            switches: launcher::sum(&processes, process::context_switches)?,
+            server_cpu,
+            client_cpu,
+            read: launcher::sum(&processes, process::bytes_read)?,
+            killed: bounded.map_or(Ok(0), Bounded::killed)?,
+            held: (edge == Edge::End).then(|| Held::by(&processes, bounded)).transpose()?,
+        })
+    }
+
+    /// How much later than another it is.
+    pub(crate) fn seconds_since(&self, earlier: &Self) -> f64 {
+        (self.at - earlier.at).as_secs_f64()
+    }
+}
+
+impl Held {
+    fn by(processes: &[u32], bounded: Option<&Bounded>) -> Result<Self> {
+        // Another user's may not be looked at so closely.
+        let memory = |pid| machine::memory::Usage::of(pid).map_or(0, |usage| usage.proportional);
+        Ok(Self {
+            memory: processes.iter().copied().map(memory).sum(),
+            descriptors: launcher::sum(processes, process::open_descriptors)?,
+            page_cache: match bounded {
+                Some(bounded) => bounded.page_cache()?,
+                None => Machine::this().page_cache().unwrap_or(0),
+            },
+        })
+    }
+}
+
+/// The kernel's counters of `TcpExt` that tell of connections dropped, in the network namespace of process
+/// `pid`.
+const DROPS: [&str; 8] = [
+    "ListenOverflows",
+    "ListenDrops",
+    "TCPReqQFullDrop",
+    "TCPReqQFullDoCookies",
+    "SyncookiesSent",
+    "SyncookiesRecv",
+    "SyncookiesFailed",
+    "TCPAbortOnTimeout",
+];
+
+fn drops(pid: u32) -> Result<BTreeMap<String, u64>> {
+    let netstat = fs::read_to_string(format!("/proc/{pid}/net/netstat"))?;
+    let of = |name: &&str| Some(((*name).to_owned(), network::tcp_extension(&netstat, name)?));
+    let mut drops: BTreeMap<String, u64> = DROPS.iter().filter_map(of).collect();
+    let softnet = fs::read_to_string("/proc/net/softnet_stat")?;
+    drops.insert("softnet".to_owned(), network::softnet_drops(&softnet));
+    Ok(drops)
+}

@@ -1,0 +1,245 @@
+//! What of an experiment is measured when: plans that follow from its file and from what was measured so far.
+//!
+//! First each server is asked whether it runs so, and its replies are compared with their files; who fails is
+//! left out. Then come the rates that loads are multiples of, then the points, and at last whoever is to be
+//! judged, beside the best of the others: fresh rounds, since the one that was chosen for being best owes a
+//! part of that to chance.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+
+use crate::description::experiment::{Experiment, Judge, Order, PointSpec, Setting};
+use crate::description::load::Load;
+use crate::description::quantity::REPLIES;
+use crate::judging::series::Series;
+use crate::judging::steady::Settling;
+use crate::measuring::plan::{CALIBRATING_ROUNDS, Found, Plan, Stage, number};
+use crate::record::journal::Journal;
+use crate::servers::spec::Spec;
+use crate::unique::unique;
+
+/// The plans of an experiment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stages<'a>(pub(crate) &'a Experiment);
+
+impl Stages<'_> {
+    /// What the journal has under it says why a server won't run.
+    pub(crate) fn refusal_key(spec: &Spec) -> String {
+        format!("refusal of {spec}")
+    }
+
+    /// What the journal has under it says which replies were not as they should be.
+    pub(crate) fn verification_key(spec: &Spec, setting: &Setting) -> String {
+        let by = setting.application.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+        let exactly = number(&serde_json::to_string(&setting.workload).unwrap_or_default());
+        format!("verification of {spec} with {}{by} ({exactly:x})", setting.workload)
+    }
+
+    /// What the journal has under it says what became of a server in a long run.
+    pub(crate) fn settling_key(spec: &Spec) -> String {
+        format!("settling of {spec}")
+    }
+
+    /// What the journal has under it says where the CPU time of a server went at a point.
+    pub(crate) fn profile_key(spec: &Spec, point: &PointSpec) -> String {
+        format!("profile of {spec} at {}", point.name)
+    }
+
+    /// Why a server takes no part at a point, if it takes none.
+    pub(crate) fn left_out(journal: &Journal, spec: &Spec, setting: &Setting) -> Result<Option<String>> {
+        if let Some(why) = journal.get::<Option<String>>(&Self::refusal_key(spec))?.flatten() {
+            return Ok(Some(why));
+        }
+        let failures: Option<Vec<String>> = journal.get(&Self::verification_key(spec, setting))?;
+        Ok(failures.filter(|failures| !failures.is_empty()).map(|failures| failures.join("; ")))
+    }
+
+    /// Points with those who take part.
+    fn points(self, journal: &Journal) -> Result<Vec<PointSpec>> {
+        let mut points = Vec::new();
+        for point in &self.0.points {
+            let mut servers = Vec::new();
+            for server in &point.servers {
+                if Self::left_out(journal, server, &point.setting)?.is_none() {
+                    servers.push(server.clone());
+                }
+            }
+            if !servers.is_empty() {
+                points.push(PointSpec { servers, ..point.clone() });
+            }
+        }
+        Ok(points)
+    }
+
+    fn plan(self, stage: Stage, rounds: u32, points: Vec<PointSpec>) -> Plan {
+        Plan { points, rounds, seed: self.0.seed, stage }
+    }
+
+    /// Says what `2x` means at each point that has such a load.
+    pub(crate) fn calibration(self, journal: &Journal) -> Result<Plan> {
+        let points = self.points(journal)?;
+        let multiples = points.iter().filter(|point| matches!(point.setting.load, Load::Times(_)));
+        let points = unique(multiples.map(|point| self.calibrating(point)));
+        Ok(self.plan(Stage::Calibrating, CALIBRATING_ROUNDS, points))
+    }
+
+    /// Where a point's first server is saturated. Abreast, it has others beside it as when it is measured:
+    /// they have the caches in between.
+    fn calibrating(self, point: &PointSpec) -> PointSpec {
+        let mut setting = point.setting.clone();
+        setting.load = self.0.saturating;
+        let Setting { workload, application, memory, share, .. } = &setting;
+        // Names say what is of interest, numbers tell apart what differs in anything.
+        let exactly = serde_json::to_string(&(&setting, &point.servers[0])).unwrap_or_default();
+        let exactly = number(&exactly);
+        let mut name = format!("calibration, {workload}, {}", point.servers[0].name);
+        if let Some(application) = application {
+            let _ = write!(name, ", {application}");
+        }
+        if memory.is_some() {
+            name += ", from disk";
+        }
+        if let Some(share) = share {
+            let _ = write!(name, ", {share}% of a CPU");
+        }
+        let _ = write!(name, " ({exactly:x})");
+        let is_abreast = point.setting.order == Order::Abreast;
+        let servers = if is_abreast { 2 } else { 1 };
+        let servers = point.servers.iter().take(servers).cloned().collect();
+        let calibrating = PointSpec { name, servers, setting, compare: vec![REPLIES] };
+        if is_abreast { calibrating.with_first_again() } else { calibrating }
+    }
+
+    /// A point's load, with what its multiples mean; `None` where that is not measured yet.
+    pub(crate) fn load(self, point: &PointSpec, journal: &Journal) -> Result<Option<Load>> {
+        let Load::Times(times) = point.setting.load else { return Ok(Some(point.setting.load)) };
+        let calibration = self.calibration(journal)?;
+        let name = self.calibrating(point).name;
+        let at = calibration.points.iter().position(|point| point.name == name);
+        let rates = calibration.rates(journal)?;
+        Ok(at.and_then(|at| rates[at]).map(|rate| Load::Rate(rate * times)))
+    }
+
+    /// What is compared.
+    pub(crate) fn measuring(self, journal: &Journal) -> Result<Plan> {
+        let points = self.points(journal)?.into_iter();
+        let points =
+            points.map(|point| if self.0.again { point.with_first_again() } else { point }).collect();
+        Ok(self.plan(Stage::Measuring, self.0.rounds, points))
+    }
+
+    /// Who is judged, beside the best of the others, at each point where all has been measured.
+    pub(crate) fn judging(self, found: &[Found], journal: &Journal) -> Result<Plan> {
+        let Some(judge) = &self.0.judge else { return Ok(self.plan(Stage::Judging, 0, Vec::new())) };
+        let mut points = Vec::new();
+        for found in found {
+            let Some(mut point) = judged(judge, found) else { continue };
+            // A multiple is one of what saturates the point's first, who may not be the first here.
+            let Some(load) = self.load(&found.point, journal)? else { continue };
+            point.setting.load = load;
+            points.push(point);
+        }
+        Ok(self.plan(Stage::Judging, judge.rounds, points))
+    }
+
+    /// What was said against trials of a server: it changes in a long run.
+    pub(crate) fn unsettled(journal: &Journal, spec: &Spec, point: &PointSpec) -> Result<Option<String>> {
+        let settling: Option<Settling> = journal.get(&Self::settling_key(spec))?;
+        Ok(settling.and_then(|settling| settling.against(&spec.name, point.setting.lengths)))
+    }
+}
+
+fn judged(judge: &Judge, found: &Found) -> Option<PointSpec> {
+    let Found { point, series, .. } = found;
+    let is_whole = series.len() == point.servers.len() && series.iter().all(Series::is_whole);
+    let judged = series.iter().find(|series| series.server.name == judge.server && is_whole)?;
+    let quantity = point.compare.first()?;
+    let is_other = |other: &&Series| {
+        other.server != judged.server
+            && (judge.beside.is_empty() || judge.beside.contains(&other.server.name))
+            && !other.server.is_again_of(&point.servers[0])
+            && other.failures().is_empty()
+    };
+    let others = series.iter().filter(is_other);
+    let worths = others.filter_map(|other| Some((other, quantity.worth(other.median(quantity.of)?))));
+    let (best, _) = worths.max_by(|(_, one), (_, other)| one.total_cmp(other))?;
+    // Another choice is another point: what was measured beside one is not compared with another.
+    let name = format!("{}, judging against {}", point.name, best.server.name);
+    let servers = vec![best.server.clone(), judged.server.clone()];
+    Some(PointSpec { name, servers, ..point.clone() }.with_first_again())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::Progress;
+    use crate::record::outcome::Outcome;
+    use crate::tests::journal;
+    use crate::tests::outcome;
+
+    const EXPERIMENT: &str = "
+        title = 't'
+        rounds = 2
+        servers = ['auto = nginx', 'one = nginx: worker_processes=1', 'lost = nginx: worker_processes=2']
+        [[points]]
+        workload = 'specweb99: directories=3'
+        load = '2x'
+        [[points]]
+        name = 'of more files'
+        workload = 'specweb99: directories=5'
+        load = '2x'
+        [judge]
+        server = 'auto'
+        rounds = 3
+    ";
+
+    fn measure(plan: &Plan, journal: &mut Journal, rate: impl Fn(&PointSpec, &Spec) -> Option<f64>) {
+        let result = plan.measure(journal, &Progress::new(), |point, servers, _, _| {
+            let of = |spec: &&Spec| rate(point, spec).map_or(Outcome::lost("gone".to_owned()), outcome);
+            Ok(servers.iter().map(of).collect())
+        });
+        result.unwrap();
+    }
+
+    #[test]
+    fn one_may_be_judged_beside_some_of_the_others_only() {
+        let beside = EXPERIMENT.replace("server = 'auto'", "server = 'auto'\nbeside = ['lost', 'one']");
+        let experiment = Experiment::parse(&beside.replace("'lost =", "'best = nginx', 'lost =")).unwrap();
+        let (stages, mut journal) = (Stages(&experiment), journal());
+        measure(&stages.calibration(&journal).unwrap(), &mut journal, |_, _| Some(100.0));
+        let plan = stages.measuring(&journal).unwrap();
+        measure(&plan, &mut journal, |_, spec| Some(if spec.name == "best" { 9.0 } else { 5.0 }));
+        let judging = stages.judging(&plan.found(&journal).unwrap(), &journal).unwrap();
+        assert!(judging.points.iter().all(|point| ["one", "lost"].contains(&point.servers[0].name.as_str())));
+        assert_eq!(judging.points.len(), 2);
+
+        let error = Experiment::parse(&beside.replace("'lost', 'one'", "'two'")).unwrap_err();
+        assert!(error.starts_with("judge.beside: "), "{error}");
+    }
+
+    #[test]
+    fn the_judged_are_asked_for_what_the_point_was_asked_for() {
+        let experiment = Experiment::parse(EXPERIMENT).unwrap();
+        let (stages, mut journal) = (Stages(&experiment), journal());
+        let calibration = stages.calibration(&journal).unwrap();
+        assert_eq!(calibration.points.len(), 2, "each set of files has a rate of its own");
+        let of_files = |point: &PointSpec| if point == &calibration.points[0] { 100.0 } else { 300.0 };
+        measure(&calibration, &mut journal, |point, _| Some(of_files(point)));
+        let plan = stages.measuring(&journal).unwrap();
+        measure(&plan, &mut journal, |_, spec| match spec.name.as_str() {
+            "one" => Some(5.0),
+            "lost" => None,
+            _ => Some(4.0),
+        });
+        let found = plan.found(&journal).unwrap();
+        let judging = stages.judging(&found, &journal).unwrap();
+        let loads: Vec<Load> = judging.points.iter().map(|point| point.setting.load).collect();
+        assert_eq!(loads, [Load::Rate(200.0), Load::Rate(600.0)]);
+        for point in &judging.points {
+            let names: Vec<&str> = point.servers.iter().map(|spec| spec.name.as_str()).collect();
+            assert_eq!(names, ["one", "auto", "one again"], "who failed is not the best");
+            assert_eq!(stages.load(point, &journal).unwrap(), Some(point.setting.load));
+        }
+    }
+}

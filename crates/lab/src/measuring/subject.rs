@@ -1,0 +1,350 @@
+//! A server as a trial runs it: all its processes, in a namespace or control group made for it.
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use machine::process;
+use serde_json::Value;
+
+use crate::measuring::network::Network;
+use crate::programs::child::output;
+use crate::programs::interrupt;
+use crate::programs::launcher::{PATIENCE, Place, Server};
+use crate::servers::spec::{Kind, Spec};
+use crate::servers::{self, Endpoint, Ground};
+
+/// A running server. It ends when this is dropped, those in front before those behind.
+#[derive(Debug)]
+pub(crate) struct Subject {
+    /// Clients talk to the first.
+    running: Vec<Server>,
+    /// Where its application notes what it has done.
+    work: PathBuf,
+    /// Who is asked for the status, and where. Several replicas have several, which is none.
+    status: Option<(PathBuf, String)>,
+}
+
+impl Subject {
+    /// Starts it, and waits until it listens everywhere. `wrapper` stands before each command.
+    pub(crate) fn start(
+        spec: &Spec,
+        ground: &Ground<'_>,
+        network: &Network,
+        cpus: &[usize],
+        wrapper: &[String],
+    ) -> Result<Self> {
+        let parts = servers::parts(spec, ground)?;
+        let mut running = Vec::new();
+        for (number, part) in parts.iter().enumerate() {
+            let last = number + 1 == parts.len();
+            let log =
+                ground.directory.join(if last { "stderr".to_owned() } else { format!("stderr-{number}") });
+            let cpus = part.cpu.map_or(cpus, |cpu| &cpus[cpu..=cpu]);
+            let place = Place { cpus, wrapper, log: &log };
+            let server = Server::start(&part.words, place, |_| {
+                let is_up = |endpoint: &Endpoint| match endpoint {
+                    Endpoint::Tcp(address) => network.has_listener(*address),
+                    Endpoint::Unix(path) => UnixStream::connect(path).is_ok(),
+                };
+                part.listens.iter().all(is_up).then(|| ground.listen[0])
+            })?;
+            running.insert(0, server);
+        }
+        let status = (spec.kind == Kind::Sluice && !servers::is_replicated(spec)).then(|| {
+            let at = ground.sockets.join(servers::STATUS);
+            (
+                spec.program.clone().unwrap_or_else(|| ground.sluice.to_owned()),
+                format!("unix:{}", at.display()),
+            )
+        });
+        Ok(Self { running, work: ground.directory.join(servers::WORK), status })
+    }
+
+    /// The process that was started last.
+    pub(crate) fn id(&self) -> u32 {
+        self.running[0].id()
+    }
+
+    /// All its processes.
+    pub(crate) fn processes(&self) -> Result<Vec<u32>> {
+        let all = self.running.iter().map(Server::processes).collect::<Result<Vec<_>>>()?;
+        Ok(all.concat())
+    }
+
+    /// All their threads.
+    pub(crate) fn threads(&self) -> Result<Vec<u32>> {
+        // A process may end in between.
+        Ok(self.processes()?.into_iter().flat_map(|pid| process::threads(pid).unwrap_or_default()).collect())
+    }
+
+    /// Whether one of those that were started has ended by itself.
+    pub(crate) fn has_ended(&self) -> Result<bool> {
+        let ended: Vec<bool> = self.running.iter().map(Server::has_ended).collect::<Result<_>>()?;
+        Ok(ended.contains(&true))
+    }
+
+    /// The process that tells its status, if it is ours.
+    pub(crate) fn status_process(&self) -> Result<Option<u32>> {
+        if self.status.is_none() {
+            return Ok(None);
+        }
+        let is_it = |pid: &u32| process::name(*pid).is_ok_and(|name| name == "sluice:status");
+        // It gives itself that name once it runs.
+        let found = interrupt::wait_for(PATIENCE, || Ok(self.processes()?.into_iter().find(is_it)))?;
+        found.context("it has no process for its status").map(Some)
+    }
+
+    /// How many requests its application has computed so far, and how many seconds that took in all; `None`
+    /// where it does not note the microseconds of each on a line of [`servers::WORK`].
+    pub(crate) fn work(&self) -> Option<(f64, f64)> {
+        let noted = std::fs::read_to_string(&self.work).ok()?;
+        let each = noted.lines().filter_map(|line| line.trim().parse::<f64>().ok());
+        Some(each.fold((0.0, 0.0), |(count, seconds), us| (count + 1.0, seconds + us / 1e6)))
+    }
+
+    /// Its counters, see docs/status.md; `None` of a server that is not ours.
+    pub(crate) fn status(&self) -> Result<Option<Value>> {
+        let Some((sluice, at)) = &self.status else { return Ok(None) };
+        let told = output(Command::new(sluice).args(["status", at, "--json"]), "")?;
+        serde_json::from_str(&told).context("no JSON from sluice status").map(Some)
+    }
+}
+
+/// Why our server won't run with these settings at so many addresses, if it won't. Those of an experiment's
+/// networks are not there yet, so it is asked with others. Of other servers nobody can be asked.
+pub(crate) fn refusal(
+    spec: &Spec,
+    sluice: &Path,
+    addresses: usize,
+    scratch: &Path,
+) -> Result<Option<String>> {
+    if spec.kind != Kind::Sluice {
+        return Ok(None);
+    }
+    let listen: Vec<_> =
+        (1..=addresses).map(|host| std::net::SocketAddr::from(([127, 0, 0, host as u8], 0))).collect();
+    let ground = Ground::plain(scratch, &listen, scratch, sluice);
+    let mut words = servers::parts(spec, &ground)?.remove(0).words;
+    "check".clone_into(&mut words[1]);
+    words.retain(|word| !word.starts_with("--status="));
+    let output = Command::new(&words[0])
+        .args(&words[1..])
+        .output()
+        .with_context(|| format!("cannot run {}", words[0]))?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    match output.status.code() {
+        Some(0) => Ok(None),
+        Some(2) => Ok(Some(said.lines().next().unwrap_or("no reason given").to_owned())),
+        _ => anyhow::bail!("{} ended with {}: {said}", words.join(" "), output.status),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::{Read as _, Write as _};
+    use std::net::{SocketAddr, TcpStream};
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::servers::Application;
+
+    /// A server that was started for a test, on two addresses at once.
+    struct Started {
+        server: Result<Subject>,
+        addresses: Vec<SocketAddr>,
+        _directory: TempDir,
+    }
+
+    /// `None` where a program is not installed. (Our own is there once it was built.)
+    fn start(text: &str, application: Option<&str>) -> Option<Started> {
+        let spec: Spec = text.parse().unwrap();
+        let sluice = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("sluice");
+        let program = servers::executable(&spec, &sluice)?;
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("site");
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("file.html"), "a file").unwrap();
+        fs::write(root.join("page.php"), "<?php echo 'PHP says ', $_GET['n'] * 6;").unwrap();
+        let networks = [Network::loopback().unwrap(), Network::loopback().unwrap()];
+        let addresses: Vec<SocketAddr> =
+            networks.iter().flat_map(|network| network.addresses.clone()).collect();
+        let application = application.map(|text| text.parse::<Application>().unwrap());
+        if let Some(application) = &application {
+            application.prepare(directory.path()).unwrap();
+        }
+        let plain = Ground::plain(&root, &addresses, directory.path(), &sluice);
+        let ground = Ground { cpus: 2, capacity: 200, application: application.as_ref(), ..plain };
+        let server = program.is_file().then(|| Subject::start(&spec, &ground, &networks[0], &[0, 0], &[]))?;
+        Some(Started { server, addresses, _directory: directory })
+    }
+
+    fn get(address: SocketAddr, target: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    }
+
+    #[test]
+    fn each_server_answers_with_a_file_at_all_its_addresses() {
+        for text in [
+            "sluice",
+            "nginx",
+            "nginx: aio=threads thread_pool=\"default threads=4\" worker_processes=3",
+            "lighttpd",
+            "lighttpd: server.max-worker=3 server.network-backend=writev",
+            "apache",
+            "apache-worker: ThreadsPerChild=4 ServerLimit=2",
+            "haproxy",
+            "haproxy: behind=apache tune.bufsize=32768 option=splice-auto",
+            "haproxy: behind=sluice",
+        ] {
+            let Some(Started { server, addresses, _directory }) = start(text, None) else { continue };
+            let server = server.unwrap();
+            for address in addresses {
+                let reply = get(address, "/file.html");
+                assert!(
+                    reply.starts_with("HTTP/1.1 200 OK\r\n") && reply.ends_with("\r\na file"),
+                    "{text}: {reply}"
+                );
+            }
+            assert!(server.processes().unwrap().contains(&server.id()));
+        }
+    }
+
+    #[test]
+    fn a_setting_that_a_server_does_not_know_is_told_in_its_own_words() {
+        for (text, told) in [
+            ("sluice: --colour=red", "--colour"),
+            ("nginx: worker_proceses=2", "unknown directive \"worker_proceses\""),
+            ("lighttpd: server.max-wrker=2", "unknown config-key: server.max-wrker"),
+            ("apache: KeepAlife=On", "Invalid command 'KeepAlife'"),
+            ("haproxy: tune.bufsiz=1", "tune.bufsiz"),
+            ("haproxy: behind=ngnix", "is it nginx?"),
+            ("haproxy: behind=haproxy", "a server other than haproxy is allowed"),
+        ] {
+            let Some(Started { server, _directory, .. }) = start(text, None) else { continue };
+            let error = format!("{:#}", server.unwrap_err());
+            assert!(error.contains(told), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn haproxy_asks_php_itself_and_what_that_does_is_noted() {
+        let php = "php-fpm: workers=2 access.log={directory}/application.log access.format=%{microseconds}d";
+        let text = "haproxy: behind=application server=\"maxconn 2\" timeout=\"queue 1s\"";
+        let Some(Started { server, addresses, _directory }) = start(text, Some(php)) else { return };
+        let server = match server {
+            Err(error) if format!("{error:#}").contains("php-fpm is not installed") => return,
+            server => server.unwrap(),
+        };
+        assert_eq!(server.work(), Some((0.0, 0.0)));
+        assert!(get(addresses[0], "/page.php?n=7").contains("PHP says 42"));
+        // It is noted when the reply has been sent.
+        let noted =
+            interrupt::wait_for(PATIENCE, || Ok(server.work().filter(|(requests, _)| *requests > 0.0)));
+        let (requests, seconds) = noted.unwrap().unwrap();
+        assert!(
+            (requests - 1.0).abs() < 1e-9 && seconds > 0.0 && seconds < 20.0,
+            "{requests} in {seconds} s"
+        );
+        assert!(start(text, None).unwrap().server.is_err(), "there is nothing behind it");
+    }
+
+    #[test]
+    fn an_application_is_there_before_its_server_and_answers_through_it() {
+        let php = "php-fpm: workers=2 pm.max_requests=500";
+        for text in ["nginx", "lighttpd", "apache", "apache-worker", "haproxy: behind=lighttpd"] {
+            let Some(Started { server, addresses, _directory }) = start(text, Some(php)) else { continue };
+            let server = match server {
+                Err(error) if format!("{error:#}").contains("php-fpm is not installed") => return,
+                server => server.unwrap(),
+            };
+            for address in addresses {
+                let reply = get(address, "/page.php?n=7");
+                assert!(
+                    reply.starts_with("HTTP/1.1 200 OK\r\n") && reply.contains("PHP says 42"),
+                    "{text}: {reply}"
+                );
+                assert!(get(address, "/file.html").ends_with("\r\na file"), "{text}");
+            }
+            // A master and two workers.
+            let named = |pid: &&u32| process::name(**pid).is_ok_and(|name| name.starts_with("php-fpm"));
+            assert_eq!(server.processes().unwrap().iter().filter(named).count(), 3, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_application_may_be_over_tcp() {
+        let php = "php-fpm: workers=2";
+        for text in [
+            "nginx: application.socket=tcp",
+            "lighttpd: application.socket=tcp",
+            "apache: application.socket=tcp",
+            "haproxy: behind=application application.socket=tcp",
+        ] {
+            let Some(Started { server, addresses, _directory }) = start(text, Some(php)) else { continue };
+            let server = match server {
+                Err(error) if format!("{error:#}").contains("php-fpm is not installed") => return,
+                server => server.unwrap(),
+            };
+            let reply = get(addresses[0], "/page.php?n=7");
+            assert!(reply.contains("PHP says 42"), "{text}: {reply}");
+            drop(server);
+        }
+    }
+
+    #[test]
+    fn each_replica_has_an_address_and_an_application() {
+        let php = "php-fpm: workers=4";
+        for text in ["nginx: replicas=direct", "lighttpd: replicas=indirect"] {
+            let Some(Started { server, addresses, _directory }) = start(text, Some(php)) else { continue };
+            let server = match server {
+                Err(error) if format!("{error:#}").contains("php-fpm is not installed") => return,
+                server => server.unwrap(),
+            };
+            for address in addresses {
+                assert!(get(address, "/page.php?n=7").contains("PHP says 42"), "{text}");
+                assert!(get(address, "/file.html").ends_with("\r\na file"), "{text}");
+            }
+            // Each a master, and its part of the workers.
+            let named = |pid: &&u32| process::name(**pid).is_ok_and(|name| name.starts_with("php-fpm"));
+            assert_eq!(server.processes().unwrap().iter().filter(named).count(), 2 * (1 + 2), "{text}");
+            assert!(!server.has_ended().unwrap());
+        }
+    }
+
+    #[test]
+    fn a_program_in_c_is_compiled_and_has_its_environment() {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/applications");
+        let application = format!("c: {}/constant.c workers=3 COLOUR=red SIZE=small", sources.display());
+        for text in [
+            "nginx: application.COLOUR=blue",
+            "lighttpd: application.socket=tcp application.COLOUR=blue",
+            "sluice: application.COLOUR=blue",
+        ] {
+            let Some(Started { server, addresses, _directory }) = start(text, Some(&application)) else {
+                continue;
+            };
+            let server = server.unwrap();
+            let reply = get(addresses[0], "/fcgi/constant?bytes=100000&length=1");
+            let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+            assert!(head.contains("ontent-") && body.len() == 100_000, "{text}: {head}");
+            assert!(get(addresses[0], "/fcgi/constant?bytes=many").contains(" 400 "), "{text}");
+            // The first, and three that answer, once it has started all of them.
+            let told = interrupt::wait_for(PATIENCE, || {
+                let of = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/environ")).unwrap_or_default();
+                let all: Vec<String> = server.processes()?.iter().map(of).collect();
+                let told: Vec<String> = all.into_iter().filter(|all| all.contains("SIZE=small\0")).collect();
+                Ok((told.len() == 4).then_some(told))
+            });
+            let told = told.unwrap().expect("four processes");
+            assert!(told.iter().all(|all| all.contains("COLOUR=blue\0")), "{text}: {told:?}");
+        }
+    }
+}

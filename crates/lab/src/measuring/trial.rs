@@ -1,0 +1,383 @@
+//! One measured run of a server under one load, in a network of its own; and what was seen from all sides.
+//!
+//! [`Site`] is what all trials of an experiment have in common. A trial makes the namespaces, starts the
+//! server on its CPUs, then the load; looks at counters when the measured window begins and again when it
+//! ends; lets the clients wait for what they have asked for; and takes all of it away.
+//!
+//! The servers that are compared at a point can be tried together. Abreast, each has a load of its own at the
+//! same time, and they share a CPU by [`Turns`]. Interleaved, all are started, and asked in slices of the
+//! measured time, one after the other in an order drawn anew: what the machine does in one second it does to
+//! all of them.
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+use std::{fmt, fs};
+
+use anyhow::{Context, Result, anyhow, bail};
+use rand::SeedableRng as _;
+use rand::seq::SliceRandom as _;
+use rand_pcg::Pcg64Mcg;
+
+use crate::description::experiment::{Lengths, Order, Setting};
+use crate::description::load::{Load, Threshold};
+use crate::description::workload::Prepared;
+use crate::measuring::bounds::{self, Bounded, Bounds};
+use crate::measuring::cgroup::Group;
+use crate::measuring::generator::{Generator, Watched};
+use crate::measuring::means::Means;
+use crate::measuring::network::{Link, Network};
+use crate::measuring::profiler::Profiler;
+use crate::measuring::search;
+use crate::measuring::share::Share;
+use crate::measuring::sight::Sight;
+use crate::measuring::subject::Subject;
+use crate::measuring::turns::{Conductor, Turns};
+use crate::programs::child::list;
+use crate::programs::interrupt;
+use crate::programs::launcher::{Place, Server, announced};
+use crate::record::outcome::{Outcome, want_of_memory};
+use crate::servers::spec::Spec;
+use crate::servers::{Application, Ground};
+
+/// What all trials of an experiment have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    pub(crate) means: Means,
+    /// Whether namespaces and control groups may be made.
+    pub(crate) has_namespaces: bool,
+    /// `name=value`, for the server's namespace.
+    pub(crate) sysctls: Vec<String>,
+    /// For sockets, and for applications that were compiled.
+    pub(crate) scratch: PathBuf,
+}
+
+/// Connections that servers are told to have room for.
+const CAPACITY: usize = 20_000;
+
+/// What is tried, and where its files go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heat<'a> {
+    pub(crate) setting: &'a Setting,
+    /// With what `2x` means.
+    pub(crate) load: Load,
+    pub(crate) files: &'a Prepared,
+    pub(crate) servers: &'a [&'a Spec],
+    /// What arrivals are drawn from.
+    pub(crate) seed: u64,
+    pub(crate) directory: &'a Path,
+    pub(crate) purpose: Purpose,
+}
+
+/// What a run is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Measuring,
+    /// Every reply is compared with its file, which costs the generator time.
+    Verifying,
+    /// What the server's CPUs run is sampled, which costs them time.
+    Profiling,
+}
+
+impl Site {
+    /// Where trials of a setting run: on the site's CPUs, or with servers and clients on all of them.
+    fn of(&self, setting: &Setting) -> Self {
+        let mut this = self.clone();
+        let Means { server_cpus, client_cpus, .. } = &mut this.means;
+        if setting.both_cpus {
+            server_cpus.append(client_cpus);
+            server_cpus.sort_unstable();
+            server_cpus.dedup();
+            client_cpus.clone_from(server_cpus);
+        }
+        this
+    }
+
+    /// A link for all CPUs of a server, or one for each.
+    pub(crate) fn links(&self, setting: &Setting) -> Vec<Link> {
+        let Means { server_cpus, client_cpus, .. } = self.of(setting).means;
+        if setting.both_cpus {
+            let link = |cpu: &usize| Link { server_cpus: vec![*cpu], client_cpus: client_cpus.clone() };
+            return server_cpus.iter().map(link).collect();
+        }
+        vec![Link { server_cpus, client_cpus }]
+    }
+
+    /// Runs one trial of each of a heat's servers.
+    pub(crate) fn run(&self, heat: Heat<'_>) -> Result<Vec<Outcome>> {
+        interrupt::check()?;
+        let this = self.of(heat.setting);
+        let Setting { share, cold, lengths, order, .. } = heat.setting;
+        if *cold {
+            bounds::forget(&heat.files.root)?;
+        } else {
+            bounds::read_all(&heat.files.root)?;
+        }
+        let Means { server_cpus, client_cpus, .. } = &this.means;
+        let sharing = client_cpus.iter().filter(|_| share.is_some());
+        let _awake: Vec<Share> = sharing.map(|cpu| Share::of(*cpu)).collect::<Result<_>>()?;
+        let running = each_in_a_thread(heat.servers.iter().enumerate(), |(number, spec)| {
+            Running::start(&this, heat, spec, heat.directory.join(number.to_string()))
+        })?;
+        let see = || format!("see {}", heat.directory.display());
+        // It begins with the measured time, or a little before.
+        let profile = || Profiler::start(server_cpus, client_cpus, lengths.warm_up, heat.directory);
+        let profiler = (heat.purpose == Purpose::Profiling).then(profile).transpose().with_context(see)?;
+        let mut outcomes = match (heat.load, order) {
+            (Load::Most(threshold), _) => this.searched(heat, &running, threshold),
+            (_, Order::Abreast) => this.ask(heat, *lengths, &running),
+            (_, Order::InTurn) => this.interleaved(heat, &running, 1),
+            (_, Order::Interleaved) => this.interleaved(heat, &running, lengths.slices),
+        }
+        .with_context(see);
+        if let (Some(profiler), Ok(outcomes)) = (profiler, &mut outcomes) {
+            outcomes[0].profile = profiler.finish(&running[0].server.threads()?).with_context(see)?;
+        }
+        each_in_a_thread(running, |one| {
+            drop(one);
+            Ok(())
+        })?;
+        outcomes
+    }
+
+    /// One after the other, in slices. The first slice of each is preceded by the whole warm-up, the others
+    /// by a part of it: the server has been asked before, only its clients are new.
+    fn interleaved(&self, heat: Heat<'_>, running: &[Running], slices: u32) -> Result<Vec<Outcome>> {
+        let whole = heat.setting.lengths;
+        let mut random = Pcg64Mcg::seed_from_u64(heat.seed);
+        let mut order: Vec<usize> = (0..running.len()).collect();
+        let mut all: Vec<Vec<Outcome>> = running.iter().map(|_| Vec::new()).collect();
+        for slice in 0..slices {
+            order.shuffle(&mut random);
+            let warm_up = if slice == 0 { whole.warm_up } else { whole.warm_up / slices };
+            let lengths = Lengths { warm_up, measured: whole.measured / slices, ..whole };
+            let heat = Heat { seed: heat.seed + u64::from(slice) * 10_000, ..heat };
+            for &number in &order {
+                all[number].extend(self.ask(heat, lengths, &running[number..=number])?);
+            }
+        }
+        all.into_iter().map(|slices| Outcome::median(slices).context("no slice was measured")).collect()
+    }
+
+    /// One after the other, each with a search of its own.
+    fn searched(&self, heat: Heat<'_>, running: &[Running], threshold: Threshold) -> Result<Vec<Outcome>> {
+        // Who waits for much longer than is in time holds a connection for nothing.
+        let patience = (threshold.time * 20).max(Duration::from_millis(200));
+        let lengths = heat.setting.lengths;
+        let lengths = Lengths { timeout: lengths.timeout.min(patience), ..lengths };
+        let mut order: Vec<usize> = (0..running.len()).collect();
+        order.shuffle(&mut Pcg64Mcg::seed_from_u64(heat.seed));
+        let mut found = Vec::new();
+        for number in order {
+            let mut seed = heat.seed;
+            let mut outcome = search::highest(threshold, |rate| {
+                seed += 10_000;
+                let heat = Heat { load: Load::Rate(rate), seed, ..heat };
+                self.ask(heat, lengths, &running[number..=number])?.pop().context("nobody was asked")
+            })?;
+            // To a search that looks like a rate that is too much.
+            outcome.failed.extend(running[number].lost()?);
+            found.push((number, outcome));
+        }
+        found.sort_by_key(|(number, _)| *number);
+        Ok(found.into_iter().map(|(_, outcome)| outcome).collect())
+    }
+
+    /// Asks some of a heat's servers at the same time, while nobody asks the others.
+    fn ask(&self, heat: Heat<'_>, lengths: Lengths, asked: &[Running]) -> Result<Vec<Outcome>> {
+        let Setting { share, turn_us, .. } = heat.setting;
+        let turns = share.map(|share| Turns { share: share / 100.0, turn_us: *turn_us });
+        // Idle servers have shares, too: each leaves the others theirs.
+        let conduct = |turns| Conductor::start(self.means.server_cpus[0], turns, heat.servers.len());
+        let conductor = turns.map(conduct).transpose()?;
+        let options = self.load_options(heat, lengths)?;
+        let seen = each_in_a_thread(asked, |one| one.watch(self, &options, lengths))?;
+        let given = conductor.map(Conductor::stop).transpose()?;
+        let outcome = |seen: Result<Watched<Sight>, String>| match seen {
+            Ok(watched) => Outcome::of(&watched, given),
+            Err(why) => Ok(Outcome::lost(why)),
+        };
+        seen.into_iter().map(outcome).collect()
+    }
+
+    fn load_options(&self, heat: Heat<'_>, lengths: Lengths) -> Result<Vec<String>> {
+        let load = match heat.load {
+            Load::Sessions(count) => format!("--connections={count}"),
+            Load::Rate(rate) | Load::Times(rate) => format!("--rate={rate:.3}"),
+            Load::Most(threshold) => bail!("mat: {threshold} is searched for by rates"),
+        };
+        let Means { server_cpus, client_cpus, .. } = &self.means;
+        let ms = |time: Duration| format!("{}ms", time.as_millis());
+        // Before all else servers are asked in a closed loop, by clients who are all alike.
+        let clients: &[String] = if heat.load.is_open() { &heat.setting.clients } else { &[] };
+        let has_classes = clients.iter().any(|option| option.starts_with("--class="));
+        let mut options = vec![
+            format!("--sessions={}", heat.files.sessions.display()),
+            format!("--seed={}", heat.seed),
+            format!("--duration={}", ms(lengths.warm_up + lengths.measured)),
+            format!("--warm-up={}", ms(lengths.warm_up)),
+            format!("--timeout={}", ms(lengths.timeout)),
+            format!("--cpus={}", list(client_cpus)),
+            "--rules".to_owned(),
+        ];
+        // Classes have rates of their own.
+        options.extend((!has_classes).then_some(load));
+        options.extend(clients.iter().cloned());
+        // Only root may run before all others, and nobody where servers are.
+        if self.has_namespaces && client_cpus.iter().all(|cpu| !server_cpus.contains(cpu)) {
+            options.push("--realtime".to_owned());
+        }
+        if heat.purpose == Purpose::Verifying {
+            options.push(format!("--verify={}", heat.files.root.display()));
+        }
+        let usual = if heat.setting.both_cpus {
+            Some(MAY_WAIT_FOR_SERVERS)
+        } else {
+            (heat.setting.order == Order::Abreast).then_some(MAY_WAIT_FOR_GENERATORS)
+        };
+        options.extend(heat.setting.may_wait.or(usual).map(|percent| format!("--may-wait={percent}")));
+        Ok(options)
+    }
+}
+
+/// For which part of the time, in percent, generators may wait for a CPU that those of other servers have as
+/// well.
+const MAY_WAIT_FOR_GENERATORS: u32 = 50;
+/// The same where servers have it: whatever clients leave is theirs, so that it is always wanted.
+const MAY_WAIT_FOR_SERVERS: u32 = 100;
+
+/// What an error is about that has kept a server from starting.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NotStarted;
+
+impl fmt::Display for NotStarted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it does not start")
+    }
+}
+
+/// A server that is tried, with all that was set up for it. What is first goes first.
+struct Running {
+    server: Subject,
+    _besim: Option<Server>,
+    _idle: Vec<TcpStream>,
+    _share: Option<Share>,
+    bounded: Option<Bounded>,
+    network: Network,
+    /// For its files and its generator's.
+    directory: PathBuf,
+}
+
+/// Does the same to each at the same time.
+fn each_in_a_thread<T: Send, U: Send>(
+    all: impl IntoIterator<Item = T>,
+    act: impl Fn(T) -> Result<U> + Sync,
+) -> Result<Vec<U>> {
+    let act = &act;
+    thread::scope(|scope| {
+        let threads: Vec<_> = all.into_iter().map(|one| scope.spawn(move || act(one))).collect();
+        let done =
+            threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?);
+        done.collect()
+    })
+}
+
+/// Starts the back-end simulator: with the clients, on whose CPUs it runs. It is no part of the server.
+fn besim(site: &Site, network: &Network, directory: &Path) -> Result<Server> {
+    let words = [
+        site.means.sluicelab.display().to_string(),
+        "besim".to_owned(),
+        format!("--listen={}", SocketAddr::from((network.of_clients, 0))),
+    ];
+    let wrapper = network.in_client();
+    let place = Place { cpus: &site.means.client_cpus, wrapper: &wrapper, log: &directory.join("besim") };
+    Server::start(&words, place, |said| announced(said).first().copied())
+}
+
+impl Running {
+    fn start(site: &Site, heat: Heat<'_>, spec: &Spec, directory: PathBuf) -> Result<Self> {
+        fs::create_dir_all(&directory)?;
+        let Setting { workload, application, memory, disk, others, share, .. } = heat.setting;
+        let network = if site.has_namespaces {
+            Network::isolated(&site.links(heat.setting), &site.sysctls)?
+        } else {
+            Network::loopback()?
+        };
+        let bounds =
+            memory.zip(*disk).map(|(memory, disk)| Bounds { memory, reads_per_s: disk, others: *others });
+        let Means { sluice, server_cpus, client_cpus, .. } = &site.means;
+        let new = |bounds| Bounded::new(bounds, &heat.files.root, client_cpus[0]);
+        let bounded = bounds.map(new).transpose()?;
+        let share = share.map(|_| Share::of(server_cpus[0])).transpose()?;
+        let groups =
+            [bounded.as_ref().map(|bounded| &bounded.group), share.as_ref().map(|share| &share.group)];
+        let mut wrapper: Vec<String> = groups.into_iter().flatten().flat_map(Group::entering).collect();
+        wrapper.extend(network.in_server());
+        let sockets = site.scratch.join(directory.file_name().unwrap_or_default());
+        // What an earlier one's application has left would be in the way.
+        let _ = fs::remove_dir_all(&sockets);
+        fs::create_dir_all(&sockets)?;
+        let asks = application.as_ref().is_some_and(Application::asks_besim);
+        let besim = asks.then(|| besim(site, &network, &directory)).transpose().context(NotStarted)?;
+        let ground = Ground {
+            root: &heat.files.root,
+            listen: &network.addresses,
+            directory: &directory,
+            sockets: &sockets,
+            cpus: server_cpus.len(),
+            capacity: CAPACITY,
+            sluice,
+            application: application.as_ref(),
+            over_tcp: None,
+            programs: &site.scratch,
+            besim: besim.as_ref().map(|besim| besim.address),
+        };
+        let server = Subject::start(spec, &ground, &network, server_cpus, &wrapper);
+        let server = server.context(NotStarted)?;
+        if let Some(share) = &share
+            && let Some(status) = server.status_process()?
+        {
+            share.excuse(status)?;
+        }
+        let idle = network.connect(network.addresses[0], workload.idle as usize)?;
+        Ok(Self { server, _besim: besim, _idle: idle, _share: share, bounded, network, directory })
+    }
+
+    /// Has clients of its own ask it as `options` say, and looks at it meanwhile. Inside: why it was there no
+    /// more.
+    fn watch(
+        &self,
+        site: &Site,
+        options: &[String],
+        lengths: Lengths,
+    ) -> Result<Result<Watched<Sight>, String>> {
+        match self.look(site, options, lengths) {
+            Ok(watched) => Ok(Ok(watched)),
+            Err(error) => match self.lost()? {
+                Some(why) => Ok(Err(format!("{why} ({error:#})"))),
+                None => Err(error),
+            },
+        }
+    }
+
+    /// Why there is no server any more, or not all of it.
+    fn lost(&self) -> Result<Option<String>> {
+        let killed = self.bounded.as_ref().map_or(Ok(0), Bounded::killed)?;
+        let ended = self.server.has_ended()?.then(|| "it ended by itself".to_owned());
+        Ok(want_of_memory(killed).or(ended))
+    }
+
+    fn look(&self, site: &Site, options: &[String], lengths: Lengths) -> Result<Watched<Sight>> {
+        let targets = self.network.addresses.iter().map(|address| format!("--target=http://{address}"));
+        let filled = options.iter().map(|option| option.replace("{networks}", self.network.networks));
+        let mut options: Vec<String> = targets.chain(filled).collect();
+        // Those of one link have no way to another.
+        options.extend(self.network.only_sources.iter().map(|sources| format!("--source={sources}")));
+        let Means { sluicelab, server_cpus, client_cpus, .. } = &site.means;
+        let generator = Generator::start(sluicelab, &self.network.in_client(), &options, &self.directory)?;
+        let (server, bounded) = (&self.server, self.bounded.as_ref());
+        let look = |edge| Sight::of(edge, server, bounded, server_cpus, client_cpus);
+        generator.watch(lengths, look)
+    }
+}

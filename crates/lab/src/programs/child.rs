@@ -1,0 +1,106 @@
+//! A process that this program started, and that does not outlive it.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+use crate::programs::interrupt;
+use crate::programs::janitor;
+
+/// A child process. Dropping it asks it to leave, and kills it when it has not done so in two seconds.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+}
+
+impl Process {
+    /// Starts it with nothing to read, in a process group of its own: Ctrl-C is for this program, which
+    /// brings it to an end in its own order.
+    pub fn start(command: &mut Command) -> Result<Self> {
+        let child = command.stdin(Stdio::null()).env(janitor::MARK, janitor::mark()).process_group(0).spawn();
+        let child = child.with_context(|| format!("cannot run {}", command.get_program().display()))?;
+        Ok(Self { child })
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// Whether it has. It is there to be waited for then.
+    pub fn has_ended(&self) -> Result<bool> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        Ok(waitid(WaitId::Pid(self.pid()?), options)?.is_some())
+    }
+
+    fn pid(&self) -> Result<Pid> {
+        Pid::from_raw(self.child.id() as i32).context("process id 0")
+    }
+
+    /// Asks it to leave and waits for it.
+    pub fn stop(mut self, patience: Duration) -> Result<()> {
+        self.terminate()?;
+        ensure!(self.leaves_within(patience)?, "process {} does not react to SIGTERM", self.id());
+        Ok(())
+    }
+
+    fn terminate(&self) -> Result<()> {
+        Ok(kill_process(self.pid()?, Signal::TERM)?)
+    }
+
+    fn leaves_within(&mut self, patience: Duration) -> Result<bool> {
+        let start = Instant::now();
+        while self.ended()?.is_none() {
+            if start.elapsed() > patience {
+                return Ok(false);
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(true)
+    }
+}
+
+impl Drop for Process {
+    /// SIGTERM first: a supervisor that is killed outright would leave its workers behind.
+    fn drop(&mut self) {
+        if matches!(self.ended(), Ok(None)) {
+            let _ = self.terminate();
+            if !matches!(self.leaves_within(Duration::from_secs(2)), Ok(true)) {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+            }
+        }
+    }
+}
+
+/// Has a command run to its end, and gives what it said. One that fails is an error that quotes it, and one
+/// that is not there an error that ends with `hint`, which says where to get it.
+pub fn output(command: &mut Command, hint: &str) -> Result<String> {
+    interrupt::check()?;
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("cannot run {}{hint}", command.get_program().display()))?;
+    let [said, told] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    ensure!(output.status.success(), "{command:?} ended with {}: {told}{said}", output.status);
+    Ok(said)
+}
+
+/// A command that runs the words which are still to be added to it on these CPUs.
+pub fn on_cpus(cpus: &[usize]) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", &list(cpus)]);
+    command
+}
+
+/// CPUs as `taskset` and `sluicelab` take them.
+pub fn list(cpus: &[usize]) -> String {
+    cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,230 @@
+//! What an experiment has measured so far, as a file of JSON lines, so that it can be interrupted and gone on
+//! with.
+//!
+//! The first line holds the settings, each other one a key and a value. What is missing is what remains to be
+//! done. Each command that goes on with it is written down as well, with the machine that it ran on.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::programs::testbed::Testbed;
+
+/// An open journal.
+#[derive(Debug)]
+pub struct Journal {
+    /// Where it is.
+    pub path: PathBuf,
+    /// `None`: it is only read.
+    file: Option<File>,
+    settings: Value,
+    entries: HashMap<String, Value>,
+}
+
+/// A command that measured something, as others can repeat it.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct Session {
+    /// As it was typed.
+    pub command: String,
+    /// Where it ran, and with what.
+    pub machine: Testbed,
+}
+
+/// Which members differ.
+fn differing(one: &Value, other: &Value) -> String {
+    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else {
+        return "all of them".to_owned();
+    };
+    let keys: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+    let differ = keys.into_iter().filter(|key| one.get(*key) != other.get(*key));
+    differ.map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
+impl Journal {
+    /// Goes on with the journal at `path`, or begins it. One with other settings is refused.
+    pub fn open(path: &Path, settings: &Value) -> Result<Self> {
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        let mut file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            .with_context(|| format!("cannot open {}", path.display()))?;
+        file.try_lock().with_context(|| format!("somebody else writes to {}", path.display()))?;
+        let text = fs::read_to_string(path)?;
+        if text.is_empty() {
+            write_line(&mut file, &json!({ "settings": settings }))?;
+        }
+        let mut this = Self::parse(path, &fs::read_to_string(path)?)?;
+        ensure!(
+            this.settings == *settings,
+            "{} was made with other settings ({}): only the same experiment goes on there, with the same \
+             builds, CPUs and network",
+            path.display(),
+            differing(&this.settings, settings),
+        );
+        // A line without its end was cut off in the middle, and does not count.
+        if !text.is_empty() {
+            file.set_len(whole(&text).len() as u64)?;
+        }
+        this.file = Some(file);
+        Ok(this)
+    }
+
+    /// Only looks at the journal at `path`.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        Self::parse(path, &text)
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Self> {
+        let mut lines = whole(text).lines();
+        let first = lines.next().and_then(|line| serde_json::from_str::<Value>(line).ok());
+        let settings = first.and_then(|mut first| first.get_mut("settings").map(Value::take));
+        let settings = settings.with_context(|| format!("{} is no journal", path.display()))?;
+        let mut entries = HashMap::new();
+        for line in lines {
+            let mut entry: Value = serde_json::from_str(line)
+                .with_context(|| format!("{}: a line is no JSON: {line}", path.display()))?;
+            let key = entry["key"].as_str().context("a line without a key")?.to_owned();
+            entries.insert(key, entry["value"].take());
+        }
+        Ok(Self { path: path.to_owned(), file: None, settings, entries })
+    }
+
+    /// What it was made with.
+    pub fn settings(&self) -> &Value {
+        &self.settings
+    }
+
+    /// Writes down who goes on, unless that is who was there last.
+    pub fn begin_session(&mut self, session: &Session) -> Result<()> {
+        let before = self.sessions()?;
+        if before.last() == Some(session) { Ok(()) } else { self.put(&session_key(before.len()), session) }
+    }
+
+    /// Who measured, in order.
+    pub fn sessions(&self) -> Result<Vec<Session>> {
+        let all = (0..).map(|number| self.get(&session_key(number)));
+        all.map_while(Result::transpose).collect()
+    }
+
+    /// Whether the journal says anything under `key`.
+    pub fn has(&self, key: &str) -> bool {
+        self.entries.contains_key(key)
+    }
+
+    /// What the journal says under `key`.
+    pub fn get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
+        let Some(value) = self.entries.get(key) else { return Ok(None) };
+        let value = serde_json::from_value(value.clone());
+        value.map(Some).with_context(|| format!("the journal's entry {key} is of another version"))
+    }
+
+    /// Writes down what was measured.
+    pub fn put(&mut self, key: &str, value: &impl Serialize) -> Result<()> {
+        let value = serde_json::to_value(value)?;
+        let file = self.file.as_mut().context("this journal is only read")?;
+        write_line(file, &json!({ "key": key, "value": value }))?;
+        self.entries.insert(key.to_owned(), value);
+        Ok(())
+    }
+
+    /// What is under `key`, measured now if it was not before.
+    pub fn get_or<T: Serialize + DeserializeOwned>(
+        &mut self,
+        key: &str,
+        measure: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        if let Some(value) = self.get(key)? {
+            return Ok(value);
+        }
+        let value = measure()?;
+        self.put(key, &value)?;
+        Ok(value)
+    }
+}
+
+/// At once, so that nobody sees half a line but where the machine stops.
+fn write_line(file: &mut File, line: &Value) -> Result<()> {
+    Ok(file.write_all(format!("{line}\n").as_bytes())?)
+}
+
+/// All of `text` but a last line that has no end.
+fn whole(text: &str) -> &str {
+    text.rfind('\n').map_or("", |end| &text[..=end])
+}
+
+fn session_key(number: usize) -> String {
+    format!("session {}", number + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::journal;
+
+    #[test]
+    fn a_journal_goes_on_where_it_was_cut_off() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new/journal");
+        let mut journal = Journal::open(&path, &json!({ "rate": 5 })).unwrap();
+        journal.put("a", &1.5).unwrap();
+        journal.put("b", &2.5).unwrap();
+        let error = Journal::open(&path, &json!({ "rate": 5 })).unwrap_err();
+        assert!(error.to_string().contains("somebody else writes to"), "{error}");
+        drop(journal);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, &text[..text.len() - 4]).unwrap();
+
+        let mut journal = Journal::open(&path, &json!({ "rate": 5 })).unwrap();
+        assert_eq!(journal.get::<f64>("a").unwrap(), Some(1.5));
+        assert_eq!(journal.get::<f64>("b").unwrap(), None);
+        assert!((journal.get_or("b", || Ok(3.5)).unwrap() - 3.5f64).abs() < 1e-9);
+        drop(journal);
+        let journal = Journal::open(&path, &json!({ "rate": 5 })).unwrap();
+        assert_eq!(journal.get::<f64>("b").unwrap(), Some(3.5));
+        assert!(journal.get::<String>("a").is_err());
+    }
+
+    #[test]
+    fn other_settings_are_another_journal() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        Journal::open(&path, &json!({ "rate": 5 })).unwrap();
+        let error = Journal::open(&path, &json!({ "rate": 6 })).unwrap_err();
+        assert!(error.to_string().contains("other settings"), "{error}");
+    }
+
+    #[test]
+    fn a_journal_is_looked_at_whoever_made_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        let mut journal = Journal::open(&path, &json!({ "rate": 5, "builds": "old" })).unwrap();
+        journal.put("a", &1.5).unwrap();
+        drop(journal);
+        let error = Journal::open(&path, &json!({ "rate": 5, "builds": "new" })).unwrap_err().to_string();
+        assert!(error.contains("other settings (builds)"), "{error}");
+        let mut journal = Journal::read(&path).unwrap();
+        assert_eq!(journal.get::<f64>("a").unwrap(), Some(1.5));
+        assert_eq!(journal.settings()["builds"], "old");
+        assert!(journal.put("b", &1.5).is_err());
+    }
+
+    #[test]
+    fn those_who_measured_are_known() {
+        let mut journal = journal();
+        let session = |command: &str| Session { command: command.to_owned(), machine: Testbed::describe([]) };
+        for command in ["one", "one", "two"] {
+            journal.begin_session(&session(command)).unwrap();
+        }
+        assert_eq!(journal.sessions().unwrap(), [session("one"), session("two")]);
+    }
+}

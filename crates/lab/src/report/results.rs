@@ -1,0 +1,280 @@
+//! What a directory of results says, whether all of it has been measured or not: tables, plots and pages are
+//! made from this.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::description::experiment::Experiment;
+use crate::description::finding::Finding;
+use crate::judging::series::{Series, Taken};
+use crate::judging::steady;
+use crate::judging::verdict::{self, Doubts, Verdict};
+use crate::measuring::plan::Found;
+use crate::measuring::stages::Stages;
+use crate::record::journal::{Journal, Session};
+use crate::record::outcome::Outcome;
+use crate::record::profile::Profile;
+use crate::statistics::{Ratio, sign_test};
+
+/// The experiment, in a directory of results.
+pub const EXPERIMENT: &str = "experiment.toml";
+/// What was measured so far.
+pub const JOURNAL: &str = "journal.jsonl";
+
+/// Everything.
+#[derive(Debug, Serialize)]
+pub struct Results {
+    /// What was asked for.
+    pub experiment: Experiment,
+    /// CPUs, network, builds.
+    pub settings: Value,
+    /// Who measured, and on which machine.
+    pub sessions: Vec<Session>,
+    /// Servers that take no part somewhere: name, point, and why.
+    pub left_out: Vec<LeftOut>,
+    /// What came of each point, those that calibrate first, those that judge last.
+    pub calibrating: Vec<Found>,
+    /// The points of the experiment.
+    pub found: Vec<Found>,
+    /// Who was judged.
+    pub judged: Vec<Found>,
+    /// What follows.
+    pub verdicts: Vec<Verdict>,
+    /// Why servers were not in a steady state.
+    pub unsteady: Vec<String>,
+    /// What others have found, and whether it holds.
+    pub findings: Vec<Held>,
+    /// Where CPU time went, of those that were sampled.
+    pub profiles: Vec<Profile>,
+    /// How many trials are not measured yet.
+    pub missing: usize,
+}
+
+/// A server that takes no part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "named for what they are")]
+pub struct LeftOut {
+    pub server: String,
+    pub point: String,
+    pub why: String,
+}
+
+/// One try of a trial.
+#[derive(Clone, Copy, Debug)]
+pub struct Trial<'a> {
+    /// What it was for: `calibrating`, `measuring` or `judging`.
+    pub stage: &'static str,
+    /// Where.
+    pub found: &'a Found,
+    /// Whose name.
+    pub server: &'a str,
+    /// From 1.
+    pub round: usize,
+    /// From 1: which of the round's tries.
+    pub number: usize,
+    /// What came of it.
+    pub outcome: &'a Outcome,
+}
+
+/// What is to be said of a point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sentence {
+    /// The same as [`Verdict::word`].
+    pub word: &'static str,
+    /// Where it is so.
+    pub point: String,
+    /// All of it.
+    pub says: String,
+}
+
+/// A relation that somebody has found, beside what is found here.
+#[derive(Clone, Debug, Serialize)]
+pub struct Held {
+    /// Theirs.
+    pub finding: Finding,
+    /// Ours: what has more over what has less.
+    pub ratio: Option<Ratio>,
+    /// Whether it is so here, or nothing can be said.
+    pub holds: Option<bool>,
+}
+
+impl Results {
+    /// Of a run's directory.
+    pub fn of(directory: &Path) -> Result<Self> {
+        let experiment = Experiment::read(&directory.join(EXPERIMENT)).map_err(anyhow::Error::msg)?;
+        let journal = Journal::read(&directory.join(JOURNAL))
+            .with_context(|| format!("{} has no results", directory.display()))?;
+        Self::from(experiment, &journal)
+    }
+
+    fn from(experiment: Experiment, journal: &Journal) -> Result<Self> {
+        let stages = Stages(&experiment);
+        let calibration = stages.calibration(journal)?;
+        let measuring = stages.measuring(journal)?;
+        let (calibrating, found) = (calibration.found(journal)?, measuring.found(journal)?);
+        let judged = stages.judging(&found, journal)?.found(journal)?;
+        let mut left_out = Vec::new();
+        let (mut unsettled, mut profiles) = (Vec::new(), Vec::new());
+        for point in &experiment.points {
+            for server in &point.servers {
+                if let Some(why) = Stages::left_out(journal, server, &point.setting)? {
+                    let (server, point) = (server.name.clone(), point.name.clone());
+                    left_out.push(LeftOut { server, point, why });
+                }
+                if let Some(groups) = journal.get(&Stages::profile_key(server, point))? {
+                    profiles.push(Profile { point: point.name.clone(), server: server.name.clone(), groups });
+                }
+                if let Some(why) = Stages::unsettled(journal, server, point)? {
+                    unsettled.push((server.name.clone(), point.name.clone(), why));
+                }
+            }
+        }
+        for found in found.iter().chain(&judged) {
+            for series in &found.series {
+                if let Some(why) = steady::drift(series) {
+                    unsettled.push((series.server.name.clone(), found.point.name.clone(), why));
+                }
+            }
+        }
+        let doubts = |server: &str, point: &str| {
+            // Points of judges are called after those that they judge.
+            let is_at = |at: &String| point == at || point.starts_with(&format!("{at}, judging against "));
+            let of = unsettled.iter().find(|(name, at, _)| name == server && is_at(at));
+            of.map(|(_, _, why)| why.clone())
+        };
+        let verdicts = verdict::verdicts(found.iter().chain(&judged), experiment.margin, &doubts);
+        let held = |finding| Held::of(finding, &found, experiment.margin, &doubts);
+        let findings = beyond_chance(experiment.findings.iter().map(held).collect());
+        let mut unsteady: Vec<String> = unsettled.into_iter().map(|(_, _, why)| why).collect();
+        unsteady.sort();
+        unsteady.dedup();
+        let missing = [&calibrating, &found, &judged].into_iter().flatten().map(|found| found.missing).sum();
+        Ok(Self {
+            settings: journal.settings().clone(),
+            sessions: journal.sessions()?,
+            experiment,
+            left_out,
+            calibrating,
+            found,
+            judged,
+            verdicts,
+            unsteady,
+            findings,
+            profiles,
+            missing,
+        })
+    }
+
+    /// All tries of all trials.
+    pub fn trials(&self) -> Vec<Trial<'_>> {
+        let stages =
+            [("calibrating", &self.calibrating), ("measuring", &self.found), ("judging", &self.judged)];
+        let mut all = Vec::new();
+        for (stage, found) in
+            stages.into_iter().flat_map(|(stage, all)| all.iter().map(move |one| (stage, one)))
+        {
+            for Series { server, rounds, .. } in &found.series {
+                for (round, taken) in (1..).zip(rounds) {
+                    let tries = (1..).zip(taken.iter().flat_map(Taken::tries));
+                    let trial = |(number, outcome)| Trial {
+                        stage,
+                        found,
+                        server: &server.name,
+                        round,
+                        number,
+                        outcome,
+                    };
+                    all.extend(tries.map(trial));
+                }
+            }
+        }
+        all
+    }
+
+    /// What is to be said first, the most certain before the others.
+    pub fn sentences(&self) -> Vec<Sentence> {
+        let mut verdicts: Vec<&Verdict> = self.verdicts.iter().collect();
+        verdicts.sort_by_key(|verdict| !verdict.is_a_difference());
+        let of_verdict = |verdict: &Verdict| Sentence {
+            word: verdict.word(),
+            point: verdict.point.clone(),
+            says: format!("{verdict}."),
+        };
+        let of_left_out = |out: &LeftOut| Sentence {
+            word: "failed",
+            point: out.point.clone(),
+            says: format!("{} takes no part: {}.", out.server, out.why),
+        };
+        self.left_out.iter().map(of_left_out).chain(verdicts.into_iter().map(of_verdict)).collect()
+    }
+}
+
+/// Those of which chance alone makes one like them too often, among so many, are nothing that can be told.
+fn beyond_chance(all: Vec<(Held, f64)>) -> Vec<Held> {
+    let chances: Vec<f64> =
+        all.iter().filter(|(held, _)| held.holds.is_some()).map(|(_, chance)| *chance).collect();
+    let mut is_told = verdict::beyond_chance(&chances).into_iter();
+    let judge = |(held, _): (Held, f64)| {
+        let holds = held.holds.filter(|_| is_told.next() == Some(true));
+        Held { holds, ..held }
+    };
+    all.into_iter().map(judge).collect()
+}
+
+impl Held {
+    /// Ours in words.
+    pub(crate) fn ours(&self) -> String {
+        self.ratio.map_or_else(|| "not measured".to_owned(), |ratio| format!("{ratio:.3} times"))
+    }
+
+    /// And how likely so many signs on one side would be, if there were nothing to find.
+    fn of(finding: &Finding, found: &[Found], margin: f64, doubts: Doubts<'_>) -> (Self, f64) {
+        let relation = &finding.expect;
+        let at = found.iter().find(|found| found.point.name == relation.point);
+        let series = |name: &str| at?.series.iter().find(|series| series.server.name == name);
+        let quotients = series(&relation.more)
+            .zip(series(&relation.less))
+            .map_or(Vec::new(), |(more, less)| more.quotients(less, relation.quantity.of));
+        let ratio = Ratio::of(quotients.iter().copied());
+        let counts =
+            |name: &str| series(name).is_some_and(Series::counts) && doubts(name, &relation.point).is_none();
+        let first_is_off = at.is_some_and(|at| {
+            let first = at.series.first();
+            first.is_some_and(|first| verdict::against_first(at, first, relation.quantity, margin).is_some())
+        });
+        let holds = ratio.as_ref().and_then(|ratio| match ratio {
+            _ if first_is_off || !(counts(&relation.more) && counts(&relation.less)) => None,
+            _ if ratio.is_above_one(margin) => Some(true),
+            _ if ratio.is_below_one(margin) => Some(false),
+            _ => None,
+        });
+        (Self { finding: finding.clone(), ratio, holds }, sign_test(&quotients, margin))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::series;
+
+    fn told(count: usize) -> Vec<Option<bool>> {
+        let finding =
+            "[[findings]]\npaper = 'p'\nsays = 's'\nexpect = 'sped > nginx in replies/s at single, 2x'\n";
+        let text = "title = 't'\nservers = ['sped = sluice', 'nginx']\n[[points]]\nworkload = 'single'\n\
+                    load = '2x'\n";
+        let mut experiment = Experiment::parse(&(text.to_owned() + &finding.repeat(count))).unwrap();
+        let series = vec![series("sped", &[100.0; 6]), series("nginx", &[80.0; 6])];
+        let found = [Found { point: experiment.points.remove(0), series, missing: 0 }];
+        let all = experiment.findings.iter().map(|finding| Held::of(finding, &found, 0.02, &|_, _| None));
+        beyond_chance(all.collect()).into_iter().map(|held| held.holds).collect()
+    }
+
+    #[test]
+    fn the_more_findings_are_looked_at_the_less_is_told_of_each() {
+        assert_eq!(told(1), [Some(true)]);
+        assert_eq!(told(2), [None, None]);
+    }
+}

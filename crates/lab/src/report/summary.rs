@@ -1,0 +1,196 @@
+//! What a terminal is told of results, in one screen where it can be: verdicts first, then for each point who
+//! did how much, as bars or over the offered rate.
+
+use std::fmt::Write as _;
+
+use crate::report::group::{Group, Place, Scene};
+use crate::report::results::{Held, Results, Sentence};
+use crate::report::sample::Value;
+use crate::report::work;
+
+/// Columns of a terminal that everybody has.
+const COLUMNS: usize = 80;
+/// What stands before a sentence.
+const BADGE: usize = 13;
+/// Letters of a server's name, and of a bar.
+const NAME: usize = 20;
+const BAR: usize = 28;
+/// Columns and lines of a plot.
+const PLOT: (usize, usize) = (64, 10);
+
+/// What is told of each server besides what is compared: headings, widths, digits, and of what.
+const FIGURES: [(&str, usize, usize, Value); 5] = [
+    ("mean ms", 7, 2, |of| of.times.mean),
+    ("p99 ms", 7, 1, |of| of.times.p99),
+    ("err %", 6, 2, |of| of.errors * 100.0),
+    ("CPU %", 5, 1, |of| of.cpu.server * 100.0),
+    ("MB", 5, 0, |of| of.memory_mb),
+];
+
+/// Everything.
+pub fn text(results: &Results) -> String {
+    let mut text = format!("{}\n\n", results.experiment.title);
+    if results.missing > 0 {
+        sentence(&mut text, "so far", &format!("{} trials are not measured yet.", results.missing));
+    }
+    for Sentence { word, point, says } in results.sentences() {
+        sentence(&mut text, word, &format!("{point}: {says}"));
+    }
+    if !results.verdicts.is_empty() {
+        let percent = (results.experiment.margin * 1e5).round() / 1e3;
+        let says = format!("{percent}%, declared beforehand: what differs by less is called no difference.");
+        sentence(&mut text, "margin", &says);
+    }
+    for why in &results.unsteady {
+        sentence(&mut text, "not steady", &format!("{why}."));
+    }
+    for held in &results.findings {
+        finding(&mut text, held);
+    }
+    for group in Scene::of(results).groups() {
+        if group.is_open() && group.points.len() > 1 {
+            plot(&mut text, &group);
+        } else {
+            bars(&mut text, &group);
+        }
+        figures(&mut text, &group);
+    }
+    let mut machines: Vec<String> = results.sessions.iter().map(|session| session.machine.line()).collect();
+    machines.dedup();
+    text.push('\n');
+    for machine in machines {
+        wrapped(&mut text, "", 0, &machine);
+    }
+    text
+}
+
+fn sentence(text: &mut String, badge: &str, says: &str) {
+    wrapped(text, &format!("{badge:BADGE$}"), BADGE, says);
+}
+
+/// A finding of others, and ours.
+fn finding(text: &mut String, held: &Held) {
+    let finding = &held.finding;
+    let ours = held.ours();
+    let badge = match held.holds {
+        Some(true) => "holds",
+        Some(false) => "does NOT hold",
+        None => "cannot tell",
+    };
+    let says = format!("{}: \"{}\" (here: {}: {ours}).", finding.paper, finding.says, finding.expect);
+    wrapped(text, &format!("{badge:BADGE$} "), BADGE + 1, &says);
+}
+
+/// Words in lines that are no longer than a terminal's; all but the first begin with so many spaces.
+fn wrapped(text: &mut String, before: &str, indent: usize, says: &str) {
+    let mut line = before.to_owned();
+    for word in says.split_whitespace() {
+        let is_full = line.chars().count() + word.chars().count() + 1 > COLUMNS;
+        if is_full && line.chars().count() > indent {
+            let _ = writeln!(text, "{}", line.trim_end());
+            line = " ".repeat(indent);
+        }
+        let gap = if line.is_empty() || line.ends_with(' ') { "" } else { " " };
+        let _ = write!(line, "{gap}{word}");
+    }
+    let _ = writeln!(text, "{line}");
+}
+
+/// A name in as many columns as all names have.
+fn name(name: &str) -> String {
+    let is_long = name.chars().count() > NAME;
+    let short = if is_long { name.chars().take(NAME - 1).chain(['…']).collect() } else { name.to_owned() };
+    format!("{short:NAME$}")
+}
+
+/// A bar for each server: what it did, and, lighter, how sure that is.
+fn bars(text: &mut String, group: &Group<'_>) {
+    for found in &group.points {
+        let Some(quantity) = found.point.compare.first() else { continue };
+        let better = if quantity.more_is_better { "more" } else { "less" };
+        let (point, quantity_name) = (&found.point.name, quantity.name);
+        let _ = writeln!(text, "\n{point}: {quantity_name} ({better} is better; ▒: 95% certain)");
+        let samples: Vec<_> =
+            found.series.iter().map(|series| (series, Place { found, series }.sample(quantity.of))).collect();
+        let ends = samples.iter().filter_map(|(_, sample)| sample.middle());
+        let most =
+            ends.map(|(median, of)| of.map_or(median, |of| of.upper)).fold(f64::MIN_POSITIVE, f64::max);
+        let columns = |value: f64| (value / most * BAR as f64).round().clamp(0.0, BAR as f64) as usize;
+        for (series, sample) in &samples {
+            let bar = sample.middle().map_or(String::new(), |(median, interval)| {
+                let (lower, upper) = interval.map_or((median, median), |of| (of.lower, of.upper));
+                "█".repeat(columns(lower)) + &"▒".repeat(columns(upper) - columns(lower))
+            });
+            let _ = writeln!(text, "  {} {bar:BAR$} {}", name(&series.server.name), sample.told());
+        }
+    }
+}
+
+/// What servers did over what they were asked for: letters for their medians, dots for all that was asked.
+fn plot(text: &mut String, group: &Group<'_>) {
+    let Some(quantity) = group.points[0].point.compare.first() else { return };
+    let mut letters = ('a'..='z').cycle();
+    let mut marks: Vec<(char, f64, f64)> = Vec::new();
+    let mut legend = Vec::new();
+    for (name, places) in group.by_server().into_iter().filter(|(name, _)| !group.scene.look(name).again) {
+        let letter = letters.next().unwrap_or('*');
+        legend.push(format!("{letter} {name}"));
+        let place = |place: &Place<'_>| Some((letter, place.offered()?, place.sample(quantity.of).median()?));
+        marks.extend(places.iter().filter_map(place));
+    }
+    let most = |of: fn(&(char, f64, f64)) -> f64| marks.iter().map(of).fold(f64::MIN_POSITIVE, f64::max);
+    let (most_x, most_y) = (most(|mark| mark.1), most(|mark| mark.2));
+    let (columns, lines) = PLOT;
+    let mut cells = vec![vec![' '; columns]; lines];
+    let column = |x: f64| (x / most_x * (columns - 1) as f64).round() as usize;
+    let line = |y: f64| lines - 1 - (y / most_y * (lines - 1) as f64).round() as usize;
+    if quantity.name == crate::description::quantity::REPLIES.name {
+        for (at, x) in (0..columns).map(|at| (at, at as f64 / (columns - 1) as f64 * most_x)) {
+            if x <= most_y {
+                cells[line(x)][at] = '.';
+            }
+        }
+    }
+    for (letter, x, y) in marks {
+        let cell = &mut cells[line(y)][column(x)];
+        *cell = if cell.is_ascii_lowercase() { '*' } else { letter };
+    }
+    let (digits, quantity) = (quantity.digits, quantity.name);
+    let _ = writeln!(text, "\n{}: {quantity} over offered requests/s\n", group.title);
+    for (number, cells) in cells.iter().enumerate() {
+        let edge = if number == 0 { format!("{most_y:.digits$}") } else { String::new() };
+        let _ = writeln!(text, "{edge:>11} |{}", cells.iter().collect::<String>().trim_end());
+    }
+    let _ = writeln!(text, "{:>11} +{}", 0, "-".repeat(columns));
+    let _ = writeln!(text, "{:12}0{most_x:>width$.0}", "", width = columns);
+    wrapped(text, &" ".repeat(BADGE), BADGE, &format!("{}, * several", legend.join(", ")));
+}
+
+/// The other figures of each server at each point.
+fn figures(text: &mut String, group: &Group<'_>) {
+    for found in &group.points {
+        let Some(first) = found.series.first() else { continue };
+        let Some(quantity) = found.point.compare.first() else { continue };
+        let headings = FIGURES.map(|(heading, width, ..)| format!(" {heading:>width$}")).concat();
+        let ratio: String = format!("times {}", first.server.name).chars().take(22).collect();
+        let load = name(&found.point.setting.load.to_string());
+        let _ = writeln!(text, "\n  {load} {ratio:>22}{headings}");
+        for series in &found.series {
+            let cell = |(_, width, digits, of)| format!(" {:>width$}", series.median_cell(of, digits));
+            let (name, ratio) = (name(&series.server.name), series.ratio_cell(first, quantity.of));
+            let _ = writeln!(text, "  {name} {ratio:>22}{}", FIGURES.map(cell).concat());
+        }
+        for series in &found.series {
+            let of_work = work::figures(group.scene, Place { found, series });
+            if !of_work.is_empty() {
+                let told: Vec<String> =
+                    of_work.iter().map(|(heading, told)| format!("{heading} {told}")).collect();
+                wrapped(text, &format!("  {} ", name(&series.server.name)), 4, &told.join(", "));
+            }
+        }
+        let invalid = found.series.iter().map(|series| (&series.server.name, series.invalid()));
+        for (name, count) in invalid.filter(|(_, count)| count != "0") {
+            wrapped(text, "  ", 2, &format!("Trials of {name} that were not valid: {count}."));
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! Looks for the settings with which a server does best under a workload.
+//!
+//! Settings are drawn as a Latin hypercube: each value of each setting takes part as often as any other. Then
+//! come heats of fewer and fewer candidates in more and more rounds (successive halving), a step up and down
+//! around the two that are left, and at last fresh rounds of the winner, the runner-up and the settings as
+//! they come. Only these are reported: who was chosen for being best owes a part of that to chance.
+//!
+//! Each heat is an experiment in a directory of its own below that of the search, so that a search goes on
+//! where it was interrupted. See docs/experiments.md for the sources.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use rand::SeedableRng as _;
+use rand::seq::SliceRandom as _;
+use rand_pcg::Pcg64Mcg;
+
+use crate::description::experiment::Experiment;
+use crate::judging::series::Series;
+use crate::measuring::means::Means;
+use crate::measuring::plan::number;
+use crate::progress::Progress;
+use crate::record::tuned::{Dimension, FOUND, FRESH, Found, Heat, Rank};
+use crate::report::results::Results;
+use crate::run;
+use crate::servers::spec::{Kind, Spec};
+use crate::unique::unique;
+
+/// What is usually varied of a server, by what the papers found to matter (Harji et al. 2012, section 10):
+/// how many run at the same time, how sends wait, how many connections are accepted in a row.
+pub fn usual(kind: Kind) -> Vec<Dimension> {
+    let all: &[&str] = match kind {
+        Kind::Sluice => &[
+            "--architecture=sped,symped,shared-symped,amped,pipeline",
+            "--workers=1,2,4,8,16",
+            "--accept-limit=auto,1,10,100,inf",
+            "--send=non-blocking,blocking",
+            "--small-file=0,16KiB,128KiB",
+        ],
+        Kind::Nginx => &[
+            "worker_processes=1,2,4,8,16",
+            "multi_accept=off,on",
+            "sendfile=off,on",
+            "tcp_nopush=off,on",
+            "aio=off,threads",
+        ],
+        Kind::Lighttpd => &["server.max-worker=0,2,4,8,16", "server.network-backend=sendfile,writev"],
+        Kind::Apache | Kind::ApacheWorker => &["ThreadsPerChild=16,32,64,128", "EnableSendfile=Off,On"],
+        Kind::Haproxy | Kind::Command => &[],
+    };
+    all.iter().filter_map(|text| text.parse().ok()).collect()
+}
+
+/// What is looked for, and where.
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// Whose settings.
+    pub server: Spec,
+    /// Which.
+    pub dimensions: Vec<Dimension>,
+    /// The experiment whose first point says under which workload, as a table of TOML without servers.
+    pub like: toml::Table,
+    /// How long all of it may take, about.
+    pub budget: Duration,
+    /// Whether all combinations are measured, as the papers did.
+    pub is_exhaustive: bool,
+    /// What is drawn from.
+    pub seed: u32,
+}
+
+/// One value of each dimension, by its place there.
+type Candidate = Vec<usize>;
+
+/// Fresh rounds.
+const FRESH_ROUNDS: u32 = 10;
+
+/// Candidates there are at most, where not all are measured.
+const MOST_CANDIDATES: usize = 24;
+/// Where there is time for fewer, there is no search.
+const FEWEST_CANDIDATES: usize = 4;
+
+impl Search {
+    /// Whether there is something to look for, and time for it; to be asked before anything runs.
+    pub fn check(&self) -> Result<()> {
+        ensure!(!self.dimensions.is_empty(), "nothing is varied: name settings with --vary");
+        if !self.is_exhaustive {
+            self.candidates()?;
+        }
+        Ok(())
+    }
+
+    /// Runs what is missing of it, in `directory`.
+    pub fn run(&self, directory: &Path, means: &Means, progress: &Progress) -> Result<Found> {
+        let mut heats: Vec<Heat> = Vec::new();
+        let mut hold = |name: &str, candidates: &[Candidate], rounds| {
+            let held = self.hold(&directory.join(name), name, candidates, rounds, means, progress);
+            held.map(|(heat, best)| {
+                heats.push(heat);
+                best
+            })
+        };
+        let best = if self.is_exhaustive {
+            hold("all", &self.all(), 2)?
+        } else {
+            let mut left = self.draw(self.candidates()?);
+            for (number, rounds) in [1, 2, 4].into_iter().enumerate() {
+                let best = hold(&format!("heat-{}", number + 1), &left, rounds)?;
+                left = best.into_iter().take((left.len() / 2).max(2)).collect();
+            }
+            hold("step", &self.around(&left), 2)?
+        };
+        hold(FRESH, &best[..best.len().min(2)], FRESH_ROUNDS)?;
+        let plateau = plateau(&heats[heats.len() - 2]);
+        let quantity = self.experiment(&best[..1], 1)?.points[0].compare[0].name.to_owned();
+        let found = Found { dimensions: self.dimensions.clone(), quantity, heats, plateau };
+        fs::write(directory.join(FOUND), serde_json::to_string_pretty(&found)?)?;
+        Ok(found)
+    }
+
+    /// How many candidates there is time for: three trials for each in the heats, and what comes after them.
+    fn candidates(&self) -> Result<usize> {
+        let lengths = self.experiment(&[vec![0; self.dimensions.len()]], 1)?.points[0].setting.lengths;
+        // Starting, stopping, and clients that wait until they give up.
+        let trial = (lengths.warm_up + lengths.measured + Duration::from_millis(1_500)).as_secs_f64();
+        let steps = 2.0 * (1.0 + 4.0 * self.dimensions.len() as f64) + f64::from(FRESH_ROUNDS) * 4.0;
+        // Each candidate's replies are compared with their files once.
+        let each = 4.0 + 3.0 / trial;
+        let count = ((self.budget.as_secs_f64() / trial - steps) / each).floor() as usize;
+        ensure!(
+            count >= FEWEST_CANDIDATES,
+            "--budget: {:.1} minutes are too few for a search; allowed: {:.0} or more with these settings",
+            self.budget.as_secs_f64() / 60.0,
+            ((FEWEST_CANDIDATES as f64 * each + steps) * trial / 60.0).ceil()
+        );
+        Ok(count.min(MOST_CANDIDATES))
+    }
+
+    /// A Latin hypercube: of each dimension, every value as often as any other, in an order of its own.
+    fn draw(&self, count: usize) -> Vec<Candidate> {
+        let mut random = Pcg64Mcg::seed_from_u64(u64::from(self.seed));
+        let mut columns = Vec::new();
+        for dimension in &self.dimensions {
+            let mut column: Vec<usize> = (0..count).map(|number| number % dimension.values.len()).collect();
+            column.shuffle(&mut random);
+            columns.push(column);
+        }
+        let mut drawn: Vec<Candidate> =
+            (0..count).map(|number| columns.iter().map(|column| column[number]).collect()).collect();
+        drawn.sort();
+        drawn.dedup();
+        drawn
+    }
+
+    /// All combinations.
+    fn all(&self) -> Vec<Candidate> {
+        self.dimensions.iter().fold(vec![Vec::new()], |all, dimension| {
+            let with = |candidate: &Candidate| {
+                (0..dimension.values.len())
+                    .map(|value| [candidate.as_slice(), &[value]].concat())
+                    .collect::<Vec<_>>()
+            };
+            all.iter().flat_map(with).collect()
+        })
+    }
+
+    /// The two best, and all that differ from one of them by one step in one dimension.
+    fn around(&self, best: &[Candidate]) -> Vec<Candidate> {
+        let best = &best[..best.len().min(2)];
+        let step = |candidate: &Candidate, at: usize, step: isize| {
+            let mut other = candidate.clone();
+            other[at] = candidate[at].checked_add_signed(step)?;
+            (other[at] < self.dimensions[at].values.len()).then_some(other)
+        };
+        let steps = best.iter().flat_map(|candidate| {
+            (0..candidate.len()).flat_map(move |at| [-1, 1].map(|by| step(candidate, at, by)))
+        });
+        unique(best.iter().cloned().chain(steps.flatten()))
+    }
+
+    /// The server with a candidate's settings.
+    fn server(&self, candidate: &Candidate) -> Spec {
+        let chosen = self.dimensions.iter().zip(candidate);
+        let chosen =
+            chosen.map(|(dimension, value)| format!("{}={}", dimension.name, dimension.values[*value]));
+        let mut settings = self.server.settings.clone();
+        settings.extend(chosen);
+        let name = settings.join(" ").replace('=', " ").replace("--", "");
+        Spec { name, settings, ..self.server.clone() }
+    }
+
+    /// The text of a heat's experiment. The settings as they come take part in each, first.
+    fn text(&self, name: &str, candidates: &[Candidate], rounds: u32) -> Result<String> {
+        let mut table = self.like.clone();
+        let default = Spec { name: AS_IT_COMES.to_owned(), ..self.server.clone() };
+        let servers = [default].into_iter().chain(candidates.iter().map(|candidate| self.server(candidate)));
+        table.insert("servers".to_owned(), servers.map(|server| server.typed()).collect::<Vec<_>>().into());
+        table.insert("rounds".to_owned(), i64::from(rounds).into());
+        // Fresh rounds have fresh arrivals.
+        let seed = self.seed ^ (number(name) & 0x7fff_ffff) as u32;
+        table.insert("seed".to_owned(), i64::from(seed).into());
+        // Only fresh rounds are held against themselves.
+        table.insert("again".to_owned(), (rounds == FRESH_ROUNDS).into());
+        table.insert("order".to_owned(), "in-turn".into());
+        Ok(toml::to_string(&table)?)
+    }
+
+    fn experiment(&self, candidates: &[Candidate], rounds: u32) -> Result<Experiment> {
+        Experiment::parse(&self.text("", candidates, rounds)?).map_err(anyhow::Error::msg)
+    }
+
+    /// Runs an experiment with these candidates, and gives them in their order, best first. Those that won't
+    /// run are out.
+    fn hold(
+        &self,
+        directory: &Path,
+        name: &str,
+        candidates: &[Candidate],
+        rounds: u32,
+        means: &Means,
+        progress: &Progress,
+    ) -> Result<(Heat, Vec<Candidate>)> {
+        progress.remark(&format!("{name}: {} candidates, {rounds} rounds", candidates.len()));
+        run::run(&self.text(name, candidates, rounds)?, directory, means, progress)?;
+        let results = Results::of(directory)?;
+        let found = results.found.first().context("an experiment without points")?;
+        let quantity = *found.point.compare.first().context("nothing is compared")?;
+        let rank = |candidate: &Candidate| {
+            let server = self.server(candidate);
+            let series = found.series.iter().find(|series| series.server == server);
+            let good = series.filter(|series| series.failures().is_empty());
+            let values = self.dimensions.iter().zip(candidate).map(|(of, value)| of.values[*value].clone());
+            Rank {
+                server: server.to_string(),
+                values: values.collect(),
+                median: good.and_then(|series| series.median(quantity.of)),
+                is_valid: series.is_none_or(Series::is_valid),
+            }
+        };
+        let mut ranked: Vec<(&Candidate, Rank)> = candidates.iter().map(|one| (one, rank(one))).collect();
+        // Those without a figure come last.
+        let worth = |rank: &Rank| rank.median.map_or(f64::NEG_INFINITY, |median| quantity.worth(median));
+        ranked.sort_by(|(_, one), (_, other)| worth(other).total_cmp(&worth(one)));
+        let run = ranked.iter().filter(|(_, rank)| rank.median.is_some());
+        let best: Vec<Candidate> = run.map(|(candidate, _)| (*candidate).clone()).collect();
+        let (count, see) = (candidates.len(), directory.display());
+        ensure!(!best.is_empty(), "none of {count} candidates runs; see {see}");
+        let ranks = ranked.into_iter().map(|(_, rank)| rank).collect();
+        Ok((Heat { name: name.to_owned(), rounds, ranks }, best))
+    }
+}
+
+/// What the server is called with its settings as they come.
+pub const AS_IT_COMES: &str = "as it comes";
+
+/// How much less than the best is as good.
+const PLATEAU: f64 = 0.02;
+
+fn plateau(heat: &Heat) -> Vec<String> {
+    let Some(best) = heat.ranks.first().and_then(|rank| rank.median) else { return Vec::new() };
+    let is_near = |rank: &&Rank| rank.median.is_some_and(|median| (median / best - 1.0).abs() <= PLATEAU);
+    heat.ranks.iter().filter(is_near).map(|rank| rank.server.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn search(budget: u64) -> Search {
+        let like = "title = 't'\nmeasured = '2 s'\n[[points]]\nworkload = 'single'\nload = '64 sessions'";
+        Search {
+            server: "sluice: --backlog=128".parse().unwrap(),
+            dimensions: ["--workers=1,2,4,8", "--send=blocking,nonblocking"]
+                .map(|text| text.parse().unwrap())
+                .into(),
+            like: like.parse().unwrap(),
+            budget: Duration::from_secs(budget),
+            is_exhaustive: false,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn every_value_is_drawn_as_often_as_any_other() {
+        let drawn = search(1_000).draw(8);
+        assert!(drawn.len() >= 4 && drawn.len() <= 8, "{drawn:?}");
+        for value in 0..4 {
+            assert!(drawn.iter().any(|candidate| candidate[0] == value), "{drawn:?}");
+        }
+        assert_eq!(drawn, search(1_000).draw(8));
+        assert_eq!(search(1_000).all().len(), 8);
+    }
+
+    #[test]
+    fn a_step_changes_one_setting_by_one() {
+        let around = search(1_000).around(&[vec![0, 1], vec![2, 0], vec![3, 1]]);
+        let expected = [[0, 1], [2, 0], [1, 1], [0, 0], [1, 0], [3, 0], [2, 1]];
+        assert_eq!(around, expected.map(|candidate| candidate.to_vec()));
+    }
+
+    #[test]
+    fn a_heat_is_an_experiment_with_the_settings_as_they_come() {
+        let experiment = search(1_000).experiment(&[vec![3, 0]], 2).unwrap();
+        let servers: Vec<String> = experiment.servers().iter().map(|server| server.typed()).collect();
+        let expected = [
+            "as it comes = sluice: --backlog=128",
+            "backlog 128 workers 8 send blocking = sluice: --backlog=128 --workers=8 --send=blocking",
+        ];
+        assert_eq!(servers, expected);
+        assert_eq!((experiment.rounds, experiment.again), (2, false));
+    }
+
+    #[test]
+    fn a_budget_says_how_many_are_tried() {
+        assert_eq!(search(3_600).candidates().unwrap(), MOST_CANDIDATES);
+        let some = search(500).candidates().unwrap();
+        assert!((FEWEST_CANDIDATES..MOST_CANDIDATES).contains(&some), "{some}");
+        let error = search(60).candidates().unwrap_err().to_string();
+        assert!(error.starts_with("--budget: 1.0 minutes are too few for a search; allowed: "), "{error}");
+    }
+
+    #[test]
+    fn what_is_varied_is_a_setting_with_values() {
+        for kind in [Kind::Sluice, Kind::Nginx, Kind::Lighttpd, Kind::Apache] {
+            assert!(usual(kind).len() >= 2, "{kind:?}");
+        }
+        for text in ["--workers", "--workers=1", "=1,2", "--workers=1,"] {
+            assert!(text.parse::<Dimension>().unwrap_err().contains("allowed: a setting and its values"));
+        }
+    }
+
+    #[test]
+    fn a_plateau_is_within_two_percent() {
+        let rank = |server: &str, median| Rank {
+            server: server.to_owned(),
+            values: Vec::new(),
+            median,
+            is_valid: true,
+        };
+        let ranks =
+            vec![rank("a", Some(100.0)), rank("b", Some(98.5)), rank("c", Some(97.0)), rank("d", None)];
+        assert_eq!(plateau(&Heat { name: String::new(), rounds: 1, ranks }), ["a", "b"]);
+    }
+}

@@ -66,6 +66,13 @@ const CRATES: &[Crate] = &[
         banned: &[&["std", "net"]],
     },
     Crate {
+        name: "results",
+        ours: &["machine"],
+        foreign: Foreign::Only(&["serde"]),
+        unsafe_code: false,
+        banned: SANS_IO,
+    },
+    Crate {
         name: "workload",
         ours: &[],
         foreign: Foreign::AllBut(&["anyhow", "libc", "nix", "rustix"]),
@@ -74,21 +81,21 @@ const CRATES: &[Crate] = &[
     },
     Crate {
         name: "load",
-        ours: &["http1", "sys", "machine", "workload"],
+        ours: &["http1", "sys", "machine", "results", "workload"],
         foreign: Foreign::AllBut(&["anyhow", "libc", "nix", "rustix"]),
         unsafe_code: false,
         banned: &[],
     },
     Crate {
         name: "server",
-        ours: &["http1", "fastcgi", "sys", "machine"],
+        ours: &["http1", "fastcgi", "sys", "machine", "results"],
         foreign: Foreign::AllBut(&["anyhow", "libc", "nix", "rustix"]),
         unsafe_code: false,
         banned: &[],
     },
     Crate {
         name: "lab",
-        ours: &["sys", "machine"],
+        ours: &["sys", "machine", "results"],
         foreign: Foreign::AllBut(&["libc", "nix"]),
         unsafe_code: false,
         banned: &[],
@@ -96,7 +103,7 @@ const CRATES: &[Crate] = &[
     Crate {
         name: "sluicegate",
         // Its tests have programs load libfcgi.
-        ours: &["sys", "libfcgi", "machine", "workload", "load", "server", "lab"],
+        ours: &["sys", "libfcgi", "machine", "results", "workload", "load", "server", "lab"],
         foreign: Foreign::Only(&[
             "anyhow",
             "clap",
@@ -114,7 +121,7 @@ const CRATES: &[Crate] = &[
     },
     Crate {
         name: "bench",
-        ours: &["sys", "machine", "lab"],
+        ours: &["sys", "machine", "results", "lab"],
         foreign: Foreign::AllBut(&["libc", "nix"]),
         unsafe_code: false,
         banned: &[],

@@ -168,8 +168,8 @@ fn ours(server: SocketAddr, log: SessionLog) -> String {
         command: vec!["sluicelab".into(), "load".into()],
         began_unix_s: 0,
         targets: vec![server.to_string()],
-        model: "sessions",
-        arrivals: Some("fixed"),
+        model: "sessions".into(),
+        arrivals: Some("fixed".into()),
         asked_sessions_per_s: Some(RATE),
         asked_requests_per_s: None,
         connections: None,
@@ -183,7 +183,6 @@ fn ours(server: SocketAddr, log: SessionLog) -> String {
         cpus: vec![0],
         realtime: false,
         may_wait: 0.05,
-        thresholds: Vec::new(),
         classes: Vec::new(),
         machine: machine::Machine::this().describe(),
         outcome: RunOutcome {

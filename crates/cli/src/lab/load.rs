@@ -277,7 +277,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     json.iter().try_for_each(Output::begin)?;
     // What goes wrong from here on is told at the end, when all else has been written.
     let mut failures: Vec<Error> = Vec::new();
-    let logged = facts.arrivals == Some("logged");
+    let logged = facts.arrivals.as_deref() == Some("logged");
     let mut watcher = Watcher::new(duration.or(log.last_time().filter(|_| logged)), schedules.clone());
     let machine = Machine::this();
     let steal = || machine.cpu_ticks_of(&cpus).unwrap_or_default().steal;
@@ -332,13 +332,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     facts.outcome.queue_drops = dropped.and_then(|dropped| dropped.inspect_err(no_queue_drops).ok());
     failures.extend(print_results(options, &finished, &facts).err().map(Error::from));
-    failures.extend(write_json(json, &finished, &facts).err().map(Error::from));
+    failures.extend(write_json(json, options, &finished, &facts).err().map(Error::from));
     for failure in &failures {
         tell(&format!("sluicelab: {failure:#}"));
     }
     let failed = !failures.is_empty() || !report::failures(&finished.measures, &facts).is_empty();
     let valid = report::reasons_against(&finished.measures, &facts).is_empty();
-    let within = report::thresholds(&finished.measures, &facts).iter().all(|judged| judged.holds);
+    let within =
+        report::judge(&options.fail_if, &finished.measures, &facts).iter().all(|judged| judged.holds);
     Ok(match () {
         () if failed => ExitCode::FAILURE,
         () if !valid => ExitCode::from(3),
@@ -409,12 +410,16 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
             () if options.is_paced() => "paced",
             () if sessions => "sessions",
             () => "open",
-        },
-        arrivals: (!closed).then_some(match options.arrivals {
-            _ if logged => "logged",
-            Some(ArrivalsName::Uniform) => "uniform",
-            Some(ArrivalsName::Fixed) => "fixed",
-            _ => "exponential",
+        }
+        .to_owned(),
+        arrivals: (!closed).then(|| {
+            match options.arrivals {
+                _ if logged => "logged",
+                Some(ArrivalsName::Uniform) => "uniform",
+                Some(ArrivalsName::Fixed) => "fixed",
+                _ => "exponential",
+            }
+            .to_owned()
         }),
         asked_sessions_per_s: asked,
         asked_requests_per_s: asked.map(|rate| rate * calls_per_session),
@@ -430,7 +435,6 @@ fn plan(options: &Options, log: SessionLog) -> Result<(Run, Facts)> {
         cpus: cpus.clone(),
         realtime: options.realtime,
         may_wait: options.may_wait / 100.0,
-        thresholds: options.fail_if.clone(),
         machine: Machine::this().describe(),
         outcome: RunOutcome::default(),
     };
@@ -499,8 +503,14 @@ fn outcome(
     }
 }
 
-fn write_json(to: Option<Output>, finished: &Finished, facts: &Facts) -> Result<(), Unwritten> {
-    to.map_or(Ok(()), |mut file| file.write(report::json(&finished.measures, facts).as_bytes()))
+fn write_json(
+    to: Option<Output>,
+    options: &Options,
+    finished: &Finished,
+    facts: &Facts,
+) -> Result<(), Unwritten> {
+    let json = || report::json(&finished.measures, facts, &options.fail_if);
+    to.map_or(Ok(()), |mut file| file.write(json().as_bytes()))
 }
 
 fn print_results(options: &Options, finished: &Finished, facts: &Facts) -> Result<(), Unprinted> {
@@ -508,7 +518,7 @@ fn print_results(options: &Options, finished: &Finished, facts: &Facts) -> Resul
     let mut text = match options.format {
         Format::Table => report::table(measures, facts, bars()),
         Format::Csv => report::csv(measures, facts),
-        Format::Json => report::json(measures, facts),
+        Format::Json => report::json(measures, facts, &options.fail_if),
         Format::Httperf => report::httperf(measures, facts),
     };
     // What scripts read stays as it is; these lines are for people.
@@ -537,9 +547,8 @@ fn print_results(options: &Options, finished: &Finished, facts: &Facts) -> Resul
             ));
         }
     }
-    let judged = report::thresholds(measures, facts);
-    for judged in &judged {
-        say(format!("threshold     {}", judged.told()));
+    for (threshold, judged) in options.fail_if.iter().zip(report::judge(&options.fail_if, measures, facts)) {
+        say(format!("threshold     {}", threshold.told(&judged)));
     }
     if options.format != Format::Table {
         for remark in report::remarks_on(measures, facts) {
@@ -552,7 +561,7 @@ fn print_results(options: &Options, finished: &Finished, facts: &Facts) -> Resul
             tell(&format!("FAILED: {reason}"));
         }
     }
-    if let Some(warning) = report::without_success(measures, facts).filter(|_| judged.is_empty()) {
+    if let Some(warning) = report::without_success(measures, facts).filter(|_| options.fail_if.is_empty()) {
         let line = format!("WARNING: {warning}");
         if options.format == Format::Table { text.extend([&line, "\n"]) } else { tell(&line) }
     }

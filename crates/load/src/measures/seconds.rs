@@ -4,8 +4,6 @@
 //! of a mean is told from means of stretches of the run ("batch means"), which hardly depend on each other if
 //! they are long.
 
-use serde::Serialize;
-
 use crate::record::{Call, Nanos, Outcome, SessionEnd};
 
 const SECOND: Nanos = 1_000_000_000;
@@ -17,7 +15,7 @@ const STRETCHES: usize = 30;
 const STUDENT: f64 = 2.045;
 
 /// One second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Second {
     /// Sessions that arrived.
     pub arrived: u64,
@@ -30,7 +28,6 @@ pub struct Second {
     /// Bytes of the replies' bodies.
     pub bytes: u64,
     /// Times of the replies, from issue to the last byte, added up.
-    #[serde(skip)]
     pub reply_time: Nanos,
 }
 

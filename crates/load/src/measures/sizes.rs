@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use workload::session::RequestId;
 
 use super::Times;
@@ -77,7 +76,7 @@ struct OfRequest {
 }
 
 /// What became of the calls for one class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OfClass {
     /// Calls that ended, one way or the other.
     pub calls: u64,

@@ -1,11 +1,9 @@
 //! Replies that were compared with their files, of the whole run: a wrong one is wrong in the warm-up, too.
 
-use serde::Serialize;
-
 use crate::record::{Call, Outcome};
 
 /// How many replies were compared, and how many were wrong.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Whole replies that were compared.
     pub compared: u64,

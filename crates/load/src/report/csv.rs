@@ -19,7 +19,7 @@ fn columns(measures: &Measures, facts: &Facts) -> Vec<(String, String)> {
     let figure = |value: f64| known((!nothing).then_some(value));
     let mut columns: Vec<(String, String)> = [
         ("began_unix_s", facts.began_unix_s.to_string()),
-        ("model", facts.model.to_owned()),
+        ("model", facts.model.clone()),
         ("asked_requests_per_s", known(facts.asked_requests_per_s)),
         ("connections", known(facts.connections.map(f64::from))),
         ("measured_s", figure(seconds)),

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use results::load::Joined;
 use workload::access_log;
 use workload::session::SessionLog;
 
@@ -33,24 +33,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 pub struct ServerLog {
     path: PathBuf,
     from: u64,
-}
-
-/// What became of the calls that timed out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Joined {
-    /// Calls since the warm-up, to the very end of the run.
-    pub issued: u64,
-    /// Calls that the server read, at most.
-    pub read: u64,
-    /// Calls that it never read, at least.
-    pub never_read: u64,
-    /// Calls that it never read, at most: if each request that was sent more often than called for has all
-    /// its lines in the log.
-    pub never_read_at_most: u64,
-    /// Calls that it read, and that timed out, at most.
-    pub too_slow: u64,
-    /// Lines of the log that could not be understood.
-    pub odd_lines: u64,
 }
 
 impl ServerLog {
@@ -114,26 +96,24 @@ impl ServerLog {
             issued.entry(&request.uri).or_default().add(measures.asked.of(number as u32));
         }
         for (target, of) in issued {
-            joined.add(of, read.get(target).copied().unwrap_or(0));
+            add(&mut joined, of, read.get(target).copied().unwrap_or(0));
         }
         Ok(joined)
     }
 }
 
-impl Joined {
-    /// Takes in the calls for a target that has so many lines.
-    fn add(&mut self, of: AskedFor, lines: u64) {
-        let read = lines.min(of.calls);
-        let never_read = of.calls - read;
-        // What was answered was read, whatever lines are whose.
-        let unanswered = of.calls - of.replies;
-        let at_most = of.calls.saturating_sub(lines.saturating_sub(of.extra)).min(unanswered);
-        self.issued += of.calls;
-        self.read += read;
-        self.never_read += never_read;
-        self.never_read_at_most += at_most.max(never_read);
-        self.too_slow += of.timeouts.saturating_sub(never_read);
-    }
+/// Takes in the calls for a target that has so many lines.
+fn add(joined: &mut Joined, of: AskedFor, lines: u64) {
+    let read = lines.min(of.calls);
+    let never_read = of.calls - read;
+    // What was answered was read, whatever lines are whose.
+    let unanswered = of.calls - of.replies;
+    let at_most = of.calls.saturating_sub(lines.saturating_sub(of.extra)).min(unanswered);
+    joined.issued += of.calls;
+    joined.read += read;
+    joined.never_read += never_read;
+    joined.never_read_at_most += at_most.max(never_read);
+    joined.too_slow += of.timeouts.saturating_sub(never_read);
 }
 
 /// The request target of a line.
@@ -204,7 +184,7 @@ mod tests {
     fn what_was_sent_again_does_not_hide_what_was_never_read() {
         let bounds = |calls, replies, extra, lines| {
             let mut joined = Joined::default();
-            joined.add(AskedFor { calls, replies, timeouts: calls - replies, extra }, lines);
+            add(&mut joined, AskedFor { calls, replies, timeouts: calls - replies, extra }, lines);
             (joined.never_read, joined.never_read_at_most, joined.too_slow)
         };
         assert_eq!(bounds(10, 7, 0, 8), (2, 2, 1));

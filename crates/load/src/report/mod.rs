@@ -7,8 +7,8 @@ mod facts;
 mod failures;
 mod httperf;
 mod joining;
+mod json;
 mod queues;
-mod results;
 mod table;
 mod thresholds;
 mod validity;
@@ -16,14 +16,14 @@ pub mod verification;
 
 pub use chart::Bars;
 pub use csv::render as csv;
-pub use facts::{AskedOfClass, Facts, Outcome as RunOutcome};
 pub use failures::{failures, without_success};
 pub use httperf::render as httperf;
-pub use joining::{Joined, ServerLog};
-pub use queues::{AtListener, Dropped, Queues};
-pub use results::{Results, json};
+pub use joining::ServerLog;
+pub use json::{json, results};
+pub use queues::Queues;
+pub use results::load::{AskedOfClass, Facts, Joined, Outcome as RunOutcome};
 pub use table::render as table;
-pub use thresholds::{Judged, Misunderstood, Threshold, thresholds};
+pub use thresholds::{Misunderstood, Threshold, judge};
 pub use validity::{MAY_WAIT, reasons_against, remarks_on};
 
 #[cfg(test)]
@@ -75,8 +75,8 @@ mod tests {
             command: vec!["sluicelab".into(), "load".into()],
             began_unix_s: 1_800_000_000,
             targets: vec!["http://127.0.0.1:80".into()],
-            model: "sessions",
-            arrivals: Some("exponential"),
+            model: "sessions".into(),
+            arrivals: Some("exponential".into()),
             asked_sessions_per_s: Some(10.0),
             asked_requests_per_s: Some(10.0),
             connections: None,
@@ -91,7 +91,6 @@ mod tests {
             cpus: vec![1],
             realtime: false,
             may_wait: 0.05,
-            thresholds: Vec::new(),
             machine: machine::Machine::this().describe(),
             outcome: RunOutcome {
                 duration_s: 10.0,

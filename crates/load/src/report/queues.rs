@@ -9,9 +9,8 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Instant;
 
-use machine::queue_drops::{CAUSES, QueueDrops};
-use serde::Serialize;
-use serde_json::{Map, Value};
+use machine::queue_drops::QueueDrops;
+use results::load::{AtListener, Dropped};
 use sys::sock_diag::{self, ListeningSocket};
 
 /// The counters of a server's namespace when measuring began.
@@ -22,32 +21,6 @@ pub struct Queues {
     began: Instant,
     causes: QueueDrops,
     sockets: Vec<ListeningSocket>,
-}
-
-/// What has been dropped since then.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Dropped {
-    /// The process whose namespace it is; none: the generator's own.
-    pub server_pid: Option<u32>,
-    /// Over how long.
-    pub seconds: f64,
-    /// By cause ([`CAUSES`]); null where the kernel does not count it.
-    pub counts: Map<String, Value>,
-    /// By cause, what was dropped each second on average; null where the kernel does not count it.
-    pub per_s: Map<String, Value>,
-    /// What the sockets dropped that the targets reach, whatever the cause.
-    pub listeners: Vec<AtListener>,
-}
-
-/// What an address dropped.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct AtListener {
-    /// Where it listens.
-    pub address: SocketAddr,
-    /// Packets that all its sockets dropped together.
-    pub drops: u64,
-    /// Packets that they dropped each second on average.
-    pub per_s: f64,
 }
 
 impl Queues {
@@ -92,10 +65,7 @@ impl Queues {
     fn compare(&self, causes: &QueueDrops, sockets: &[ListeningSocket], seconds: f64) -> Dropped {
         let grown = causes.since(&self.causes);
         let per_s = |count: u64| count as f64 / seconds.max(f64::MIN_POSITIVE);
-        let members = |value: &dyn Fn(u64) -> Value| {
-            let named = CAUSES.iter().zip(grown.counts);
-            named.map(|(cause, count)| (cause.name.to_owned(), count.map_or(Value::Null, value))).collect()
-        };
+        let counts = results::QueueDrops::from(grown.counts);
         let reached = |address: &SocketAddr| self.targets.iter().any(|target| reaches(target, address));
         let mut addresses: Vec<_> = sockets.iter().map(|socket| socket.address).filter(reached).collect();
         addresses.sort_unstable();
@@ -107,17 +77,10 @@ impl Queues {
         Dropped {
             server_pid: self.server,
             seconds,
-            counts: members(&Value::from),
-            per_s: members(&|count| per_s(count).into()),
+            counts,
+            per_s: counts.map(per_s),
             listeners: listeners.collect(),
         }
-    }
-}
-
-impl Dropped {
-    /// How often that happened, and how often per second; for names of [`CAUSES`].
-    pub fn of(&self, cause: &str) -> Option<(u64, f64)> {
-        Some((self.counts.get(cause)?.as_u64()?, self.per_s.get(cause)?.as_f64()?))
     }
 }
 
@@ -171,8 +134,8 @@ pub(super) mod tests {
     #[test]
     fn what_was_there_before_is_left_out() {
         let dropped = sample();
-        assert_eq!(dropped.of("listen_overflows"), Some((9, 3.0)));
-        assert_eq!(dropped.of("syn_cookies_sent"), None);
+        assert_eq!((dropped.counts.listen_overflows, dropped.per_s.listen_overflows), (Some(9), Some(3.0)));
+        assert_eq!(dropped.counts.syn_cookies_sent, None);
         let address = "127.0.0.1:80".parse().unwrap();
         assert_eq!(dropped.listeners, [AtListener { address, drops: 9, per_s: 3.0 }]);
     }
@@ -209,7 +172,7 @@ pub(super) mod tests {
         let first = clients();
         let dropped = queues.dropped().unwrap();
         // One more than the backlog fits. Other tests use the namespace as well.
-        assert!(dropped.of("listen_overflows").unwrap().0 >= 2, "{dropped:?}");
+        assert!(dropped.counts.listen_overflows.unwrap() >= 2, "{dropped:?}");
         assert_eq!(dropped.listeners.len(), 1);
         let AtListener { address, drops, per_s } = dropped.listeners[0];
         assert!(address == target && drops >= 2 && per_s > 0.0, "{dropped:?}");

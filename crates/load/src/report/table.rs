@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use machine::queue_drops::CAUSES;
+use results::load::{AtListener, Dropped, Facts, Outcome as RunOutcome};
 
 use super::chart::{Bars, write_chart};
-use super::{AtListener, Dropped, Facts, RunOutcome};
+use super::facts;
 use crate::measures::{Measures, SizeClass, Times};
 use crate::record::Outcome;
 
@@ -83,7 +84,7 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts, bars: Bars) 
     }
 
     write_times(text, measures, facts)?;
-    let (name, times) = match facts.model {
+    let (name, times) = match facts.model.as_str() {
         "closed" => ("reply time", &cohort.reply_times),
         _ => ("reply time from intended start", &cohort.corrected_times),
     };
@@ -134,8 +135,8 @@ fn write_times(text: &mut String, measures: &Measures, facts: &Facts) -> std::fm
 
 /// What the generator itself used, and whether it was up to it.
 fn write_generator(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt::Result {
-    let busy = facts.busy() * 100.0;
-    let per_reply = facts.cpu_us_per(measures.flow.replies());
+    let busy = facts::busy(facts) * 100.0;
+    let per_reply = facts::cpu_us_per(facts, measures.flow.replies());
     let late = measures.lateness.percentile_ms(99.9);
     let late = if facts.model == "closed" {
         String::new()
@@ -170,8 +171,9 @@ fn some(count: u64, what: &str) -> String {
 /// What there was of drops, and the sum even if there was none.
 fn write_drops(text: &mut String, dropped: &Dropped) -> std::fmt::Result {
     let at = dropped.server_pid.map_or_else(String::new, |pid| format!(" at process {pid}"));
-    for cause in &CAUSES {
-        let Some((count, per_s)) = dropped.of(cause.name) else { continue };
+    let numbers = dropped.counts.each().into_iter().zip(dropped.per_s.each());
+    for (cause, (count, per_s)) in CAUSES.iter().zip(numbers) {
+        let Some((count, per_s)) = count.zip(per_s) else { continue };
         if cause.name == "listen_drops" {
             writeln!(text, "queue drops{at:<2}{count} ({per_s:.2}/s)")?;
         } else if count > 0 {

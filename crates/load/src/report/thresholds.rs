@@ -2,9 +2,8 @@
 
 use std::str::FromStr;
 
-use serde::Serialize;
+use results::load::{Facts, Judged};
 
-use super::Facts;
 use super::validity::nothing_measured;
 use crate::measures::Measures;
 
@@ -15,22 +14,6 @@ pub struct Threshold {
     quantity: Quantity,
     comparison: Comparison,
     limit: f64,
-    unit: Unit,
-}
-
-/// A threshold, and what a run came to.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Judged {
-    /// As it was written.
-    pub expression: String,
-    /// The quantity: milliseconds, a part of one, a number, or a number per second. None: nothing was
-    /// measured.
-    pub found: Option<f64>,
-    /// What was found is a lower bound: clients waited that long and gave up.
-    pub bound: bool,
-    /// Whether the run keeps to it: it was measured, and what the run fails if it is so is not so.
-    pub holds: bool,
-    #[serde(skip)]
     unit: Unit,
 }
 
@@ -194,17 +177,14 @@ impl Threshold {
             found: found.map(|(found, _)| found),
             bound: found.is_some_and(|of| of.1),
             holds,
-            unit: self.unit,
         }
     }
-}
 
-impl Judged {
-    /// For people.
-    pub fn told(&self) -> String {
-        let verdict = if self.holds { "holds" } else { "BROKEN" };
-        let mark = if self.bound { ">" } else { "" };
-        let found = match (self.found, self.unit) {
+    /// What a run came to, for people.
+    pub fn told(&self, judged: &Judged) -> String {
+        let verdict = if judged.holds { "holds" } else { "BROKEN" };
+        let mark = if judged.bound { ">" } else { "" };
+        let found = match (judged.found, self.unit) {
             (None, _) => "nothing".to_owned(),
             (Some(found), Unit::Ms) => format!("{mark}{found:.3} ms"),
             (Some(found), Unit::Part { percent: true }) => format!("{}%", rounded(found * 100.0)),
@@ -224,9 +204,9 @@ fn rounded(number: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// Holds a run against what was set to it.
-pub fn thresholds(measures: &Measures, facts: &Facts) -> Vec<Judged> {
-    facts.thresholds.iter().map(|threshold| threshold.judge(measures, facts)).collect()
+/// Holds a run against what was set to it: a judgement for each threshold.
+pub fn judge(thresholds: &[Threshold], measures: &Measures, facts: &Facts) -> Vec<Judged> {
+    thresholds.iter().map(|threshold| threshold.judge(measures, facts)).collect()
 }
 
 #[cfg(test)]
@@ -239,9 +219,11 @@ mod tests {
     #[test]
     fn a_run_is_held_against_limits() {
         let (mut measures, mut facts) = sample();
-        let mut judge = |expression: &str| {
-            facts.thresholds = vec![expression.parse().unwrap()];
-            let Judged { found, bound, holds, .. } = thresholds(&measures, &facts).remove(0);
+        let judged = |expression: &str, measures: &Measures, facts: &Facts| {
+            expression.parse::<Threshold>().unwrap().judge(measures, facts)
+        };
+        let judge = |expression: &str| {
+            let Judged { found, bound, holds, .. } = judged(expression, &measures, &facts);
             (found.map(|found| (found * 1000.0).round() / 1000.0), bound, holds)
         };
         assert_eq!(judge("errors > 10%"), (Some(0.1), false, true));
@@ -254,9 +236,8 @@ mod tests {
         assert!(!judge("mean > 1s").2);
         measures.cohort.waits = Waits::default();
         measures.cohort.waits.times = measures.cohort.corrected_times.clone();
-        let mut judge = |expression: &str| {
-            facts.thresholds = vec![expression.parse().unwrap()];
-            let judged = thresholds(&measures, &facts).remove(0);
+        let judge = |expression: &str| {
+            let judged = judged(expression, &measures, &facts);
             (judged.bound, judged.holds)
         };
         assert_eq!(judge("p99 > 2.1 ms"), (false, true));
@@ -264,15 +245,19 @@ mod tests {
         assert_eq!(judge("mean >= 0.0019s"), (false, false));
         assert_eq!(judge("p50 < 2500us"), (false, false));
         facts.warm_up_s = 20.0;
-        assert_eq!(thresholds(&measures, &facts)[0].found, None);
-        assert!(!thresholds(&measures, &facts)[0].holds, "nothing shows that it is kept");
+        assert_eq!(judged("p50 < 2500us", &measures, &facts).found, None);
+        assert!(!judged("p50 < 2500us", &measures, &facts).holds, "nothing shows that it is kept");
     }
 
     /// Of a hundred calls ninety were answered.
     #[test]
     fn statuses_are_counted_and_told_in_the_limits_unit() {
-        let (mut measures, mut facts) = sample();
+        let (mut measures, facts) = sample();
         measures.cohort.statuses = [0, 60, 6, 4, 20];
+        let told = |expression: &str| {
+            let threshold: Threshold = expression.parse().unwrap();
+            threshold.told(&threshold.judge(&measures, &facts))
+        };
         for (expression, verdict) in [
             ("5xx > 0", "BROKEN: found 20, fails if 5xx > 0"),
             ("5xx > 20", "holds: found 20, fails if 5xx > 20"),
@@ -287,11 +272,9 @@ mod tests {
             ("errors > 0.01", "BROKEN: found 0.1, fails if errors > 0.01"),
             ("replies/s > 8", "BROKEN: found 9.000, fails if replies/s > 8"),
         ] {
-            facts.thresholds = vec![expression.parse().unwrap()];
-            assert_eq!(thresholds(&measures, &facts)[0].told(), verdict);
+            assert_eq!(told(expression), verdict);
         }
-        facts.thresholds = vec!["p50 > 1s".parse().unwrap()];
-        let told = thresholds(&measures, &facts)[0].told();
+        let told = told("p50 > 1s");
         assert!(told.starts_with("BROKEN: found >2.") && told.ends_with(" ms, fails if p50 > 1s"), "{told}");
     }
 

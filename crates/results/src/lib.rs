@@ -5,8 +5,8 @@
 //! on one side only does not compile. The crate holds data and nothing else: what is computed from figures,
 //! or told of them, is in the crates that do so.
 //!
-//! Writers and readers may be of different versions. A member that the writer left out has its default, and a
-//! member that the reader does not know is ignored. What readers must not mistake has another `schema`.
+//! Writers and readers may be of different versions. Most members that a writer left out have their default,
+//! and members that the reader does not know are ignored. What readers must not mistake has another `schema`.
 
 mod by;
 pub mod load;

@@ -1,5 +1,5 @@
-//! The results of `sluicelab load`: one object, [`Results`]. `docs/lab-results.md` says what each member means,
-//! and when it was measured.
+//! The results of `sluicelab load`: one object, [`Results`]. `docs/lab-results.md` says what each member
+//! means, and when it was measured.
 
 use core::net::SocketAddr;
 

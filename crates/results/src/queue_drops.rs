@@ -35,6 +35,12 @@ impl<T: Copy> QueueDrops<T> {
     pub fn map<U>(self, of: impl Fn(T) -> U) -> QueueDrops<U> {
         self.each().map(|number| number.map(&of)).into()
     }
+
+    /// What a function makes of each and of the same one of another; none where either is none.
+    pub fn with<U>(self, other: Self, of: impl Fn(T, T) -> U) -> QueueDrops<U> {
+        let mut others = other.each().into_iter();
+        self.each().map(|number| number.zip(others.next()?).map(|(one, other)| of(one, other))).into()
+    }
 }
 
 /// From numbers in the order of [`machine::queue_drops::CAUSES`].

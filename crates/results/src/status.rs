@@ -1,4 +1,4 @@
-//! The status of a server: one object, [`Status`]. `docs/status.md` says what each member means. The help
+//! The status of a server: one object, [`Snapshot`]. `docs/status.md` says what each member means. The help
 //! texts of the server's tables of metrics say it in one sentence each.
 
 mod labels;
@@ -16,9 +16,8 @@ pub const SCHEMA: u64 = 1;
 
 /// Everything. Readers check the schema first.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(default)]
-pub struct Status {
-    /// [`SCHEMA`] if this crate knows it; 0 if it was missing.
+pub struct Snapshot {
+    /// [`SCHEMA`] if this crate knows it.
     pub schema: u64,
     /// When the values were read, in milliseconds since the Unix epoch.
     pub time_unix_ms: u64,
@@ -31,20 +30,26 @@ pub struct Status {
     /// When the server began to serve, in milliseconds since the Unix epoch.
     pub started_unix_ms: u64,
     /// All processes of the server together.
+    #[serde(default)]
     pub process: Process,
     /// All TCP sockets of the network namespace.
+    #[serde(default)]
     pub kernel: Kernel,
     /// How fast the counters of the kernel grow.
+    #[serde(default)]
     pub kernel_per_second: KernelRates,
     /// An entry for each address; several copies' together.
     pub listeners: Vec<Listener>,
     /// What all workers have counted, and those before them: sums, but of a peak or a level the largest.
+    #[serde(default)]
     pub total: Counts,
     /// What workers have counted that a reload has replaced.
+    #[serde(default)]
     pub past: Counts,
     /// An entry for each worker, in the order of their numbers.
     pub workers: Vec<Worker>,
     /// An entry for each pool of applications.
+    #[serde(default)]
     pub pools: Vec<Pool>,
 }
 
@@ -238,9 +243,10 @@ mod tests {
 
     #[test]
     fn the_status_of_an_older_server_is_read() {
-        let told = r#"{"schema":1,"pid":7,"workers":[{"worker":0,"accepts":3,"replies":{"2xx":2}}],
+        let told = r#"{"schema":1,"time_unix_ms":2,"version":"0","architecture":"sped","pid":7,
+            "started_unix_ms":1,"listeners":[],"workers":[{"worker":0,"accepts":3,"replies":{"2xx":2}}],
             "kernel":{"listen_drops":5,"tcp_syncookies":null},"kernel_per_second":{"over_ms":9},"new":[]}"#;
-        let status: Status = serde_json::from_str(told).unwrap();
+        let status: Snapshot = serde_json::from_str(told).unwrap();
         let worker = &status.workers[0];
         assert!(worker.responsive);
         assert_eq!((worker.counts.accepts, worker.counts.replies[StatusClass::Successful]), (3, 2));
@@ -254,11 +260,11 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let mut status = Status { schema: SCHEMA, ..Status::default() };
+        let mut status = Snapshot { schema: SCHEMA, ..Snapshot::default() };
         status.workers = vec![Worker { pid: 7, ..Worker::default() }];
         status.workers[0].counts.stage_idle_ns.values_mut()[Stage::Read.place()] = 5;
         status.pools = vec![Pool { name: "php".to_owned(), ..Pool::default() }];
         let json = serde_json::to_string(&status).unwrap();
-        assert_eq!(serde_json::from_str::<Status>(&json).unwrap(), status);
+        assert_eq!(serde_json::from_str::<Snapshot>(&json).unwrap(), status);
     }
 }

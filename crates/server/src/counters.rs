@@ -13,7 +13,6 @@
 //! the struct and to the table appears everywhere. What concerns one pool of applications is in a block for
 //! each of them ([`PoolCounters`]), to which all workers add, and in a table of its own, [`POOL_METRICS`].
 
-mod labels;
 mod metrics;
 mod pool;
 
@@ -23,11 +22,13 @@ use std::time::Duration;
 
 use http1::{ErrorKind, TimerKind};
 
-pub use self::labels::{
-    ConnectionState, DiskWait, Failure, HelperJob, InTime, LineLoss, LoopPhase, REFUSALS, REPLY_CLASSES,
-    REPLY_CODES, Reset, Stage, TIMEOUTS,
+pub use results::status::{
+    ConnectionState, DiskWait, Failure, HelperJob, InTime, LineLoss, LoopPhase, Reset, Stage,
 };
-pub use self::metrics::{HISTOGRAM_BOUNDS, Kind, METRICS, Metric, Values};
+use results::status::{Refusal, ReplyCode, Timeout};
+use results::{Label as _, StatusClass};
+
+pub use self::metrics::{Block, HISTOGRAM_BOUNDS, Kind, Labels, METRICS, Metric, told};
 pub use self::pool::{POOL_METRICS, PoolCounters};
 
 /// How often blocks are read that are moved meanwhile, and how long is waited for the end of a move.
@@ -126,16 +127,16 @@ sys::shareable! {
         /// Connections that ended by a reset, by cause.
         pub resets: [Counter; Reset::NAMES.len()],
         /// Deadlines that passed.
-        pub timeouts: [Counter; TIMEOUTS.len()],
+        pub timeouts: [Counter; Timeout::NAMES.len()],
         /// Requests refused because they broke the protocol or a limit.
-        pub refusals: [Counter; REFUSALS.len()],
+        pub refusals: [Counter; Refusal::NAMES.len()],
 
         /// Request heads received whole.
         pub requests: Counter,
         /// Replies by class, counted when they end.
-        pub replies: [Counter; REPLY_CLASSES.len()],
-        /// Replies with the codes of [`REPLY_CODES`].
-        pub replies_by_code: [Counter; REPLY_CODES.len()],
+        pub replies: [Counter; StatusClass::NAMES.len()],
+        /// Replies with the codes of [`ReplyCode`].
+        pub replies_by_code: [Counter; ReplyCode::NAMES.len()],
         /// Bytes handed to sockets, heads included.
         pub bytes_sent: Counter,
         /// Bytes taken from sockets.
@@ -421,14 +422,14 @@ impl Census {
     }
 }
 
-/// For each status code its place in [`REPLY_CODES`], or a place past the end.
+/// For each status code its place in [`ReplyCode`], or a place past the end.
 static REPLY_CODE_SLOTS: [u8; 600] = reply_code_slots();
 
 const fn reply_code_slots() -> [u8; 600] {
     let mut slots = [u8::MAX; 600];
     let mut place = 0;
-    while place < REPLY_CODES.len() {
-        let [hundreds, tens, ones] = *REPLY_CODES[place].as_bytes() else {
+    while place < ReplyCode::NAMES.len() {
+        let [hundreds, tens, ones] = *ReplyCode::NAMES[place].as_bytes() else {
             panic!("codes have three digits")
         };
         let code = (hundreds - b'0') as usize * 100 + (tens - b'0') as usize * 10 + (ones - b'0') as usize;

@@ -1,16 +1,33 @@
 //! The one table that names every counter, for every status format.
 
-use super::{
-    ConnectionState, Counter, Counters, DiskWait, Failure, HelperJob, InTime, LineLoss, LoopPhase, REFUSALS,
-    REPLY_CLASSES, REPLY_CODES, Reset, Stage, TIMEOUTS,
+use results::status::{
+    Bucket, ConnectionState, Counts, DiskWait, Failure, HelperJob, InTime, LineLoss, LoopPhase, PoolCounts,
+    Refusal, ReplyCode, Reset, Stage, Timeout,
 };
+use results::{By, Label as _, StatusClass};
+
+use super::{Counter, Counters, PoolCounters};
 
 /// Upper bounds of the buckets of all histograms; one more bucket holds what lies above.
 pub const HISTOGRAM_BOUNDS: [u64; 13] = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048];
 
+/// A block of counters.
+pub trait Block: 'static {
+    /// What a status says of it.
+    type Told: Default;
+}
+
+impl Block for Counters {
+    type Told = Counts;
+}
+
+impl Block for PoolCounters {
+    type Told = PoolCounts;
+}
+
 /// One row of the table of a block `B`: a name for programs, words for people, and where the values are.
 #[derive(Debug)]
-pub struct Metric<B: 'static = Counters> {
+pub struct Metric<B: Block = Counters> {
     /// Without prefix and unit suffix: JSON uses it as it is, Prometheus as `sluice_<name>`, plus `_total`
     /// for counters.
     pub name: &'static str,
@@ -18,8 +35,11 @@ pub struct Metric<B: 'static = Counters> {
     pub help: &'static str,
     /// How the values behave over time.
     pub kind: Kind,
-    /// Where the values are.
-    pub values: Values<B>,
+    /// What tells several values apart; none if there is one.
+    pub labels: Option<Labels>,
+    pub(super) read: fn(&B) -> &[Counter],
+    pub(super) told: fn(&B::Told) -> &[u64],
+    pub(super) told_mut: fn(&mut B::Told) -> &mut [u64],
 }
 
 /// How a value behaves over time.
@@ -40,44 +60,66 @@ pub enum Kind {
     },
 }
 
-/// Where a metric's values are in the block.
-#[derive(Debug)]
-pub enum Values<B: 'static = Counters> {
-    /// A single number.
-    One(fn(&B) -> &Counter),
-    /// One number for each value of a label.
-    By {
-        /// What tells the numbers apart.
-        label: &'static str,
-        /// The label's values, in the order of `read`'s result.
-        names: &'static [&'static str],
-        /// The numbers.
-        read: fn(&B) -> &[Counter],
-    },
+/// What tells the values of a metric apart.
+#[derive(Debug, Clone, Copy)]
+pub struct Labels {
+    /// The label, as Prometheus has it.
+    pub label: &'static str,
+    /// Its values, in the order of the numbers.
+    pub names: &'static [&'static str],
 }
 
-impl<B> Metric<B> {
+impl<B: Block> Metric<B> {
     /// The numbers of this metric in `block`.
     pub fn read<'a>(&self, block: &'a B) -> &'a [Counter] {
-        match self.values {
-            Values::One(read) => std::slice::from_ref(read(block)),
-            Values::By { read, .. } => read(block),
-        }
+        (self.read)(block)
+    }
+
+    /// What a status says of them.
+    pub fn told<'a>(&self, told: &'a B::Told) -> &'a [u64] {
+        (self.told)(told)
+    }
+
+    /// The same, to be changed.
+    pub fn told_mut<'a>(&self, told: &'a mut B::Told) -> &'a mut [u64] {
+        (self.told_mut)(told)
     }
 }
 
-/// A row of the table: the kind, the field of the block, which names it as well, and words for people; for
-/// several numbers, the label that tells them apart, and its values.
+/// What a status says of a block that this table describes, now.
+pub fn told<B: Block>(table: &[Metric<B>], block: &B) -> B::Told {
+    let mut told = B::Told::default();
+    for metric in table {
+        for (value, counter) in metric.told_mut(&mut told).iter_mut().zip(metric.read(block)) {
+            *value = counter.get();
+        }
+    }
+    told
+}
+
+/// A row of the table: the kind, the field, which has the same name in the block and in what is told of it,
+/// and words for people; for several numbers, the label that tells them apart, and its type.
 macro_rules! metric {
     ($kind:expr, $field:ident, $help:expr) => {
-        Metric { name: stringify!($field), help: $help, kind: $kind, values: Values::One(|w| &w.$field) }
-    };
-    ($kind:expr, $field:ident, $help:expr, $label:expr, $names:expr) => {
         Metric {
             name: stringify!($field),
             help: $help,
             kind: $kind,
-            values: Values::By { label: $label, names: &$names, read: |w| &w.$field },
+            labels: None,
+            read: |block| std::slice::from_ref(&block.$field),
+            told: |told| std::slice::from_ref(&told.$field),
+            told_mut: |told| std::slice::from_mut(&mut told.$field),
+        }
+    };
+    ($kind:expr, $field:ident, $help:expr, $label:expr, $type:ty) => {
+        Metric {
+            name: stringify!($field),
+            help: $help,
+            kind: $kind,
+            labels: Some(Labels { label: $label, names: <$type>::NAMES }),
+            read: |block| &block.$field,
+            told: |told| By::<$type>::values(&told.$field),
+            told_mut: |told| By::<$type>::values_mut(&mut told.$field),
         }
     };
 }
@@ -94,7 +136,7 @@ pub static METRICS: &[Metric] = &[
         accepts_per_phase,
         "Accept phases by the connections that they accepted",
         "at_most",
-        HISTOGRAM_NAMES
+        Bucket
     ),
     metric!(Kind::Peak, accepts_per_phase_max, "Most connections accepted in one accept phase"),
     metric!(Kind::Counter, phases, "Turns of the event loop"),
@@ -104,14 +146,14 @@ pub static METRICS: &[Metric] = &[
         phase_time_ns,
         "Nanoseconds spent in the phases of the event loop",
         "phase",
-        LoopPhase::NAMES
+        LoopPhase
     ),
     metric!(
         Kind::Histogram { sum: "accept_queue_lengths_seen" },
         accept_queue_lengths,
         "Samples of the accept queue before an accept phase, by its length",
         "at_most",
-        HISTOGRAM_NAMES
+        Bucket
     ),
     metric!(Kind::Counter, accept_queue_lengths_seen, "Sum of the sampled lengths of the accept queue"),
     metric!(
@@ -119,7 +161,7 @@ pub static METRICS: &[Metric] = &[
         accept_waits_ms,
         "Samples of connections just accepted, by their milliseconds in the accept queue",
         "at_most",
-        HISTOGRAM_NAMES
+        Bucket
     ),
     metric!(Kind::Counter, accept_waits_seen_ms, "Sum of the sampled milliseconds in the accept queue"),
     metric!(Kind::Level, accept_limit, "Most connections that an accept phase may take"),
@@ -135,20 +177,20 @@ pub static METRICS: &[Metric] = &[
         "Microseconds that a client who came now would wait, as estimated by the accept policy"
     ),
     metric!(Kind::Gauge, accept_overloaded, "Workers whose accept policy sees delay that stays"),
-    metric!(Kind::Gauge, connections, "Open connections by state", "state", ConnectionState::NAMES),
+    metric!(Kind::Gauge, connections, "Open connections by state", "state", ConnectionState),
     metric!(Kind::Counter, connections_opened, "Connections taken into service"),
     metric!(Kind::Counter, connections_closed, "Connections closed"),
     metric!(Kind::Counter, connections_closed_under_pressure, "Idle or slow connections closed to make room"),
-    metric!(Kind::Counter, resets, "Connections ended by a reset", "cause", Reset::NAMES),
-    metric!(Kind::Counter, timeouts, "Deadlines that passed", "kind", TIMEOUTS),
-    metric!(Kind::Counter, refusals, "Requests refused", "cause", REFUSALS),
+    metric!(Kind::Counter, resets, "Connections ended by a reset", "cause", Reset),
+    metric!(Kind::Counter, timeouts, "Deadlines that passed", "kind", Timeout),
+    metric!(Kind::Counter, refusals, "Requests refused", "cause", Refusal),
     metric!(Kind::Counter, requests, "Requests received"),
-    metric!(Kind::Counter, replies, "Replies by class", "class", REPLY_CLASSES),
-    metric!(Kind::Counter, replies_by_code, "Replies by status code", "code", REPLY_CODES),
+    metric!(Kind::Counter, replies, "Replies by class", "class", StatusClass),
+    metric!(Kind::Counter, replies_by_code, "Replies by status code", "code", ReplyCode),
     metric!(Kind::Counter, bytes_sent, "Bytes sent, heads included"),
     metric!(Kind::Counter, bytes_received, "Bytes received"),
-    metric!(Kind::Counter, errors, "System calls that failed", "call", Failure::NAMES),
-    metric!(Kind::Counter, access_log_dropped, "Access log lines not written", "cause", LineLoss::NAMES),
+    metric!(Kind::Counter, errors, "System calls that failed", "call", Failure),
+    metric!(Kind::Counter, access_log_dropped, "Access log lines not written", "cause", LineLoss),
     metric!(Kind::Counter, file_table_hits, "Look-ups answered by the open-file table"),
     metric!(Kind::Counter, file_table_misses, "Look-ups that went to the file system"),
     metric!(Kind::Counter, file_table_evictions, "Open-file table entries removed to make room"),
@@ -164,19 +206,13 @@ pub static METRICS: &[Metric] = &[
     metric!(Kind::Gauge, connection_places, "Connections that memory has been set aside for"),
     metric!(Kind::Peak, connection_bytes, "Bytes that a connection takes, by the sizes of its parts"),
     metric!(Kind::Gauge, start_memory_bytes, "Bytes that the worker had of its own when it began to serve"),
-    metric!(Kind::Counter, helper_jobs, "Jobs given to helper threads", "kind", HelperJob::NAMES),
+    metric!(Kind::Counter, helper_jobs, "Jobs given to helper threads", "kind", HelperJob),
     metric!(Kind::Gauge, helper_queue, "Jobs that helper threads have not finished"),
     metric!(Kind::Peak, helper_queue_max, "Most jobs that helper threads had not finished"),
     metric!(Kind::Level, disk_delay_us, "Microseconds that a job which came now would take, as estimated"),
     metric!(Kind::Counter, disk_holds, "Times that accepting ceased because that took too long"),
     metric!(Kind::Gauge, helpers_stuck, "Helper threads whose job has taken long"),
-    metric!(
-        Kind::Counter,
-        disk_waits_given_up,
-        "Waits for the disk that had no end",
-        "what",
-        DiskWait::NAMES
-    ),
+    metric!(Kind::Counter, disk_waits_given_up, "Waits for the disk that had no end", "what", DiskWait),
     metric!(Kind::Counter, residency_probes, "Looks at whether a part of a file is in memory"),
     metric!(Kind::Counter, residency_misses, "Parts of files that were not in memory"),
     metric!(
@@ -184,50 +220,50 @@ pub static METRICS: &[Metric] = &[
         stage_threads,
         "Threads of the stages of a pipeline that are in use",
         "stage",
-        Stage::NAMES
+        Stage
     ),
     metric!(
         Kind::Gauge,
         stage_queue,
         "Connections in the queues of stages, for whichever of their threads comes first",
         "stage",
-        Stage::NAMES
+        Stage
     ),
     metric!(
         Kind::Counter,
         stage_batches,
         "Times that a thread of a stage has taken connections to work on",
         "stage",
-        Stage::NAMES
+        Stage
     ),
-    metric!(Kind::Counter, stage_connections, "Connections taken so", "stage", Stage::NAMES),
+    metric!(Kind::Counter, stage_connections, "Connections taken so", "stage", Stage),
     metric!(
         Kind::Counter,
         stage_wait_ns,
         "Nanoseconds that these were in the queues of stages",
         "stage",
-        Stage::NAMES
+        Stage
     ),
     metric!(
         Kind::Counter,
         stage_idle_ns,
         "Nanoseconds that threads of a stage had nothing to do",
         "stage",
-        Stage::NAMES
+        Stage
     ),
     metric!(
         Kind::Counter,
         stage_blocked,
         "Times that a stage waited until the one behind it had room",
         "stage",
-        Stage::NAMES
+        Stage
     ),
     metric!(
         Kind::Counter,
         stage_threads_changed,
         "Times that a controller changed the number of threads in use",
         "stage",
-        Stage::NAMES
+        Stage
     ),
     metric!(Kind::Level, stage_batch_limit, "Most connections that a thread of a stage works on at once"),
     metric!(Kind::Counter, stage_batch_limit_changed, "Times that a controller changed that"),
@@ -242,10 +278,6 @@ pub static METRICS: &[Metric] = &[
         admission_replies,
         "Replies of a pipeline with a response target, by whether they met it",
         "time",
-        InTime::NAMES
+        InTime
     ),
 ];
-
-/// Names of the buckets of [`HISTOGRAM_BOUNDS`].
-pub(super) const HISTOGRAM_NAMES: [&str; HISTOGRAM_BOUNDS.len() + 1] =
-    ["0", "1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "2048", "inf"];

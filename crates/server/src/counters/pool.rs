@@ -3,8 +3,11 @@
 //! All workers add to the same block, which outlives reloads as the pool's queue does: what an application
 //! answers takes long enough for a few locked instructions.
 
-use super::metrics::{HISTOGRAM_NAMES, metric};
-use super::{Counter, HISTOGRAM_BOUNDS, Kind, Metric, Values, bucket};
+use results::status::Bucket;
+use results::{By, Label as _};
+
+use super::metrics::metric;
+use super::{Counter, HISTOGRAM_BOUNDS, Kind, Labels, Metric, bucket};
 
 /// Counts of times by milliseconds.
 type Histogram = [Counter; HISTOGRAM_BOUNDS.len() + 1];
@@ -115,7 +118,7 @@ pub static POOL_METRICS: &[Metric<PoolCounters>] = &[
         waits_ms,
         "Requests that came to be in flight, by the milliseconds that they had waited",
         "at_most",
-        HISTOGRAM_NAMES
+        Bucket
     ),
     metric!(Kind::Counter, wait_us, "Microseconds that requests waited until they were in flight"),
     metric!(
@@ -123,7 +126,7 @@ pub static POOL_METRICS: &[Metric<PoolCounters>] = &[
         connects_ms,
         "Connections to servers, by the milliseconds that requests in flight waited for them",
         "at_most",
-        HISTOGRAM_NAMES
+        Bucket
     ),
     metric!(Kind::Counter, connect_us, "Microseconds that requests in flight waited for a connection"),
     metric!(
@@ -131,7 +134,7 @@ pub static POOL_METRICS: &[Metric<PoolCounters>] = &[
         first_bytes_ms,
         "Replies that began to come, by the milliseconds since the connection was up",
         "at_most",
-        HISTOGRAM_NAMES
+        Bucket
     ),
     metric!(Kind::Counter, first_byte_us, "Microseconds from connections to the first bytes of replies"),
     metric!(
@@ -139,7 +142,7 @@ pub static POOL_METRICS: &[Metric<PoolCounters>] = &[
         last_bytes_ms,
         "Replies that have come whole, by the milliseconds since the connection was up",
         "at_most",
-        HISTOGRAM_NAMES
+        Bucket
     ),
     metric!(Kind::Counter, last_byte_us, "Microseconds from connections to the last bytes of replies"),
 ];

@@ -37,11 +37,8 @@ fn times_are_counted_in_the_millisecond_that_they_ended_in() {
     assert_eq!(block.wait_us.get(), 5_003_001);
 }
 
-fn names_of<B>(metric: &Metric<B>) -> &'static [&'static str] {
-    match metric.values {
-        Values::One(_) => &[""],
-        Values::By { names, .. } => names,
-    }
+fn names_of<B: Block>(metric: &Metric<B>) -> &'static [&'static str] {
+    metric.labels.map_or(&[""], |labels| labels.names)
 }
 
 #[test]
@@ -73,16 +70,16 @@ fn refusals_and_timeouts_are_named_after_their_kinds() {
         words.collect::<String>().trim_start_matches('_').to_owned()
     };
     let refusals: Vec<_> = ErrorKind::ALL.iter().map(|kind| snake_case(kind)).collect();
-    assert_eq!(refusals, REFUSALS);
+    assert_eq!(refusals, Refusal::NAMES);
     for kind in [TimerKind::Header, TimerKind::Body, TimerKind::Write, TimerKind::Idle, TimerKind::Linger] {
-        assert_eq!(snake_case(&kind), TIMEOUTS[kind as usize]);
+        assert_eq!(snake_case(&kind), Timeout::NAMES[kind as usize]);
     }
 }
 
 #[test]
 fn every_code_that_is_sent_is_counted_and_no_other() {
     let sent = http1::Status::SENT.map(|status| status.0.to_string());
-    assert_eq!(REPLY_CODES.as_slice(), sent.as_slice());
+    assert_eq!(ReplyCode::NAMES, sent.as_slice());
 }
 
 #[test]
@@ -93,7 +90,7 @@ fn replies_are_counted_by_class_and_code() {
     }
     assert_eq!(block.replies.each_ref().map(Counter::get), [0, 4, 0, 1, 1]);
     let by_code: Vec<_> =
-        REPLY_CODES.iter().zip(&block.replies_by_code).filter(|(_, n)| n.get() > 0).collect();
+        ReplyCode::NAMES.iter().zip(&block.replies_by_code).filter(|(_, n)| n.get() > 0).collect();
     assert_eq!(
         by_code.iter().map(|(c, n)| (**c, n.get())).collect::<Vec<_>>(),
         [("200", 2), ("206", 1), ("404", 1)]
@@ -120,12 +117,12 @@ fn values_fall_into_the_bucket_whose_bound_holds_them() {
 
 #[test]
 fn histograms_name_the_counter_that_sums_them_up() {
-    fn check<B>(table: &[Metric<B>]) {
+    fn check<B: Block>(table: &[Metric<B>]) {
         for metric in table {
             if let Kind::Histogram { sum } = metric.kind {
                 let sum = table.iter().find(|metric| metric.name == sum);
                 assert!(
-                    sum.is_some_and(|sum| sum.kind == Kind::Counter && matches!(sum.values, Values::One(_))),
+                    sum.is_some_and(|sum| sum.kind == Kind::Counter && sum.labels.is_none()),
                     "{}",
                     metric.name
                 );

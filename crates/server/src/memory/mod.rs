@@ -22,11 +22,12 @@ use std::io;
 
 use machine::memory::Usage;
 use machine::process::descendants;
+use results::status::Snapshot;
 use serde::Serialize;
 
 pub use self::text::render;
 use crate::config::Architecture;
-use crate::status::{Numbers, Snapshot};
+use crate::status::sum;
 
 /// The memory of a server at one moment. All sizes are bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -205,12 +206,11 @@ fn is_gone(error: &io::Error) -> bool {
 /// Divides what was measured among the terms. `lent`: the part of shared pages that has fallen to the process
 /// that measures.
 fn model(status: &Snapshot, processes: Vec<Process>, lent: u64) -> Memory {
-    let told = Numbers::sum(status.workers.iter().map(|worker| worker.numbers.clone()));
-    let of = |name: &str| told.named(name).iter().sum::<u64>();
+    let told = sum(status.workers.iter().map(|worker| &worker.counts));
 
     let count = status.workers.len().max(1) as u64;
-    let (places, each_connection) = (of("connection_places"), of("connection_bytes"));
-    let (entries, in_tables) = (of("file_table_entries"), of("file_table_memory_bytes"));
+    let (places, each_connection) = (told.connection_places, told.connection_bytes);
+    let (entries, in_tables) = (told.file_table_entries, told.file_table_memory_bytes);
     let own: u64 =
         processes.iter().filter(|process| process.role == "worker").map(|process| process.own).sum();
     let measured = processes.iter().map(|process| process.proportional).sum::<u64>() + lent;
@@ -218,7 +218,7 @@ fn model(status: &Snapshot, processes: Vec<Process>, lent: u64) -> Memory {
     // A table that workers share is in none of them.
     let is_shared = status.architecture == Architecture::SharedSymped.name();
     let (of_workers, in_common) = if is_shared { (0, in_tables) } else { (in_tables, 0) };
-    let growth = own.saturating_sub(of("start_memory_bytes") + of_workers);
+    let growth = own.saturating_sub(told.start_memory_bytes + of_workers);
     let each_by_growth = (places >= TELLING * count).then(|| growth / places);
     let each_file = in_tables.checked_div(entries);
     let each_worker = own.saturating_sub(places * each_connection + of_workers) / count;
@@ -233,10 +233,15 @@ fn model(status: &Snapshot, processes: Vec<Process>, lent: u64) -> Memory {
             text::grouped(each_worker),
             text::grouped(once)
         ),
-        connections: Connections { open: of("connections"), places, each: each_connection, each_by_growth },
-        workers: Workers { count, each: each_worker, each_at_start: of("start_memory_bytes") / count },
+        connections: Connections {
+            open: told.connections.sum(),
+            places,
+            each: each_connection,
+            each_by_growth,
+        },
+        workers: Workers { count, each: each_worker, each_at_start: told.start_memory_bytes / count },
         files: Files { entries, each: each_file },
-        applications: Applications { bytes: of("application_memory_bytes") },
+        applications: Applications { bytes: told.application_memory_bytes },
         once,
         sum: places * each_connection + count * each_worker + entries * each_file.unwrap_or(0) + once,
         measured,
@@ -263,7 +268,7 @@ impl Memory {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::counters::{ConnectionState, Counters, METRICS};
+    use crate::counters::{ConnectionState, Counters, METRICS, told};
     use crate::status::tests::sample;
 
     /// Two workers with 1,024 places of 368 bytes and 10 files of 1,500 bytes each; a supervisor, and a
@@ -284,7 +289,7 @@ pub(crate) mod tests {
         counters.start_memory_bytes.set(300_000);
         counters.application_memory_bytes.set(1 << 20);
         for worker in &mut status.workers {
-            worker.numbers = Numbers::read(METRICS, &counters);
+            worker.counts = told(METRICS, &counters);
         }
         let process =
             |pid, role, own| Process { pid, role, private: own + 50_000, own, proportional: own + 200_000 };

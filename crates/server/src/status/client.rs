@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use http1::client::{self, Event, ReplyError};
 use http1::{Method, Status};
+use results::status::Snapshot;
 
-use super::snapshot::Snapshot;
 use super::stream::Stream;
 use super::{json, text};
 use crate::config::StatusAddress;

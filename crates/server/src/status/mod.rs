@@ -1,13 +1,13 @@
 //! What the server is doing, for people, programs and Prometheus.
 //!
-//! Everything starts with a [`Snapshot`], taken from a server's [`Sources`]: the workers' counters, the
-//! listeners' accept queues, and what the kernel tells of this process and of all listening sockets; `rates`
-//! adds how fast the latter grows. [`text`], [`json`] and [`prometheus`] render a snapshot; what they call
-//! the values is in tables, [`METRICS`](crate::counters::METRICS) for workers,
+//! Everything starts with a [`Snapshot`](results::status::Snapshot), taken from a server's [`Sources`]: the
+//! workers' counters, the listeners' accept queues, and what the kernel tells of this process and of all
+//! listening sockets; `rates` adds how fast the latter grows. [`text`], [`json`] and [`prometheus`] render a
+//! snapshot. Crate `results` names the values, for JSON and its readers. What the other formats call them,
+//! and what they mean, is in tables and nowhere else: [`METRICS`](crate::counters::METRICS) for workers,
 //! [`POOL_METRICS`](crate::counters::POOL_METRICS) for pools of applications and [`SYSTEM`](system::SYSTEM)
-//! for the rest, and nowhere else. [`Endpoint`] serves all three over HTTP from a
-//! thread of its own, [`client`] fetches them for `sluice status`. The schema is documented in
-//! `docs/status.md`.
+//! for the rest. [`Endpoint`] serves all three formats over HTTP from a thread of its own, [`client`] fetches
+//! them for `sluice status`. The schema is documented in `docs/status.md`.
 
 pub mod client;
 mod endpoint;
@@ -24,10 +24,8 @@ pub mod text;
 pub use endpoint::{BindError, Endpoint, Serving};
 pub use exposition::Exposition;
 pub use hosts::Hosts;
-pub use rates::Rates;
-pub use snapshot::{
-    ListenerSnapshot, ListenerSource, Numbers, PoolSnapshot, Snapshot, Sources, WorkerSnapshot, WorkerSource,
-};
+pub(crate) use snapshot::sum;
+pub use snapshot::{ListenerSource, Sources, WorkerSource};
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -8,11 +8,11 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
+use results::status::{Listener, Snapshot};
 
 use super::exposition::Exposition;
-use super::snapshot::{ListenerSnapshot, Numbers, Snapshot};
 use super::system::SYSTEM;
-use crate::counters::{HISTOGRAM_BOUNDS, Kind, METRICS, Metric, POOL_METRICS, Values};
+use crate::counters::{Block, HISTOGRAM_BOUNDS, Kind, METRICS, Metric, POOL_METRICS};
 
 /// Of whom the values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,49 +85,45 @@ impl Collector for Shown {
             ("process_start_time_seconds", "When the server began to serve, since the Unix epoch");
         let started = snapshot.started_unix_ms as f64 / 1000.0;
         describe(&mut encoder, name, help, Kind::Gauge)?.encode_gauge(&started)?;
-        for (metric, value) in SYSTEM.iter().zip(&snapshot.system) {
-            let Some(value) = value else { continue };
-            let name = format!("{}_{}", metric.group.prometheus_prefix(), metric.name);
-            encode_number(
-                &mut describe(&mut encoder, &name, metric.help, metric.kind)?,
-                metric.kind,
-                *value,
-            )?;
+        for metric in SYSTEM {
+            let Some(value) = metric.value(snapshot) else { continue };
+            let name = format!("{}_{}", metric.group().prometheus_prefix(), metric.name);
+            encode_number(&mut describe(&mut encoder, &name, metric.help, metric.kind)?, metric.kind, value)?;
         }
-        snapshot.encode_listeners(&mut encoder)?;
-        snapshot.encode_workers(&mut encoder, self.rows)?;
+        self.encode_listeners(&mut encoder)?;
+        self.encode_workers(&mut encoder)?;
         let pools = snapshot.pools.iter();
-        let pools: Vec<_> =
-            pools.map(|pool| (labels([("pool", pool.name.clone())]), &pool.numbers)).collect();
+        let pools: Vec<_> = pools.map(|pool| (labels([("pool", pool.name.clone())]), &pool.counts)).collect();
         encode_table(&mut encoder, "sluice_pool", POOL_METRICS, &pools)
     }
 }
 
-impl Snapshot {
-    fn encode_workers(&self, encoder: &mut DescriptorEncoder<'_>, rows: Rows) -> fmt::Result {
-        let responsive = self.workers.iter().filter(|worker| worker.responsive).count();
+impl Shown {
+    fn encode_workers(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Snapshot { workers, total, .. } = &self.snapshot;
+        let responsive = workers.iter().filter(|worker| worker.responsive).count();
         for (name, help, number) in [
-            ("sluice_workers", "Workers", self.workers.len()),
+            ("sluice_workers", "Workers", workers.len()),
             ("sluice_workers_responsive", "Workers that answered within 100 ms", responsive),
         ] {
             describe(encoder, name, help, Kind::Gauge)?.encode_gauge(&(number as u64))?;
         }
-        if rows == Rows::Totals {
-            return encode_table(encoder, "sluice", METRICS, &[(Labels::new(), &self.total())]);
+        if self.rows == Rows::Totals {
+            return encode_table(encoder, "sluice", METRICS, &[(Labels::new(), total)]);
         }
         let (name, help) = ("sluice_worker_responsive", "Whether the worker answered within 100 ms");
         let mut responsive = describe(encoder, name, help, Kind::Gauge)?;
-        let mut workers = Vec::with_capacity(self.workers.len());
-        for (number, worker) in self.workers.iter().enumerate() {
+        let mut rows = Vec::with_capacity(workers.len());
+        for (number, worker) in workers.iter().enumerate() {
             let labels = labels([("worker", number.to_string())]);
             responsive.encode_family(&labels)?.encode_gauge(&u32::from(worker.responsive))?;
-            workers.push((labels, &worker.numbers));
+            rows.push((labels, &worker.counts));
         }
-        encode_table(encoder, "sluice", METRICS, &workers)
+        encode_table(encoder, "sluice", METRICS, &rows)
     }
 
     fn encode_listeners(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        type Find = fn(&ListenerSnapshot) -> Option<u64>;
+        type Find = fn(&Listener) -> Option<u64>;
         let of_queues: [(&str, &str, Kind, Find); 3] = [
             ("accept_queue_length", "Connections that wait to be accepted", Kind::Gauge, |l| {
                 l.accept_queue_length
@@ -142,7 +138,7 @@ impl Snapshot {
         for (name, help, kind, find) in of_queues {
             let name = format!("sluice_{name}");
             let mut encoder = describe(encoder, &name, help, kind)?;
-            for listener in &self.listeners {
+            for listener in &self.snapshot.listeners {
                 if let Some(value) = find(listener) {
                     let labels = labels([("listener", listener.address.clone())]);
                     encode_number(&mut encoder.encode_family(&labels)?, kind, value)?;
@@ -154,29 +150,29 @@ impl Snapshot {
 }
 
 /// The values of a table of metrics, of each whose labels these are. Nothing, if there is nobody.
-fn encode_table<B>(
+fn encode_table<B: Block>(
     encoder: &mut DescriptorEncoder<'_>,
     prefix: &str,
     table: &[Metric<B>],
-    all: &[(Labels, &Numbers)],
+    all: &[(Labels, &B::Told)],
 ) -> fmt::Result {
-    for (place, metric) in table.iter().enumerate().filter(|_| !all.is_empty()) {
+    for metric in table.iter().filter(|_| !all.is_empty()) {
         let name = format!("{prefix}_{}", Unit::of(metric.name).name);
         let mut encoder = describe(encoder, &name, &in_seconds(metric.help), metric.kind)?;
-        for (of_whom, numbers) in all {
+        for (of_whom, counts) in all {
             let sum = |name: &str| {
-                let place = table.iter().position(|metric| metric.name == name);
-                let sum = place.map_or(0, |place| numbers.of(place).iter().sum::<u64>());
+                let sum = table.iter().find(|metric| metric.name == name);
+                let sum = sum.map_or(0, |sum| sum.told(counts).iter().sum::<u64>());
                 sum as f64 / Unit::of(name).per_base_unit
             };
-            encode_metric(&mut encoder, metric, numbers.of(place), of_whom, sum)?;
+            encode_metric(&mut encoder, metric, metric.told(counts), of_whom, sum)?;
         }
     }
     Ok(())
 }
 
 /// The values of one metric, of one whose labels these are. `sum` is the value of a counter of that name.
-fn encode_metric<B>(
+fn encode_metric<B: Block>(
     encoder: &mut MetricEncoder<'_>,
     metric: &Metric<B>,
     values: &[u64],
@@ -195,8 +191,8 @@ fn encode_metric<B>(
     }
     for (which, &value) in values.iter().enumerate() {
         let mut labels = of_whom.clone();
-        if let Values::By { label, names, .. } = metric.values {
-            labels.push((label.into(), names[which].into()));
+        if let Some(by) = metric.labels {
+            labels.push((by.label.into(), by.names[which].into()));
         }
         let in_base_units = value as f64 / per_base_unit;
         labelled(encoder, &labels, |encoder| match metric.kind {
@@ -269,9 +265,11 @@ fn labels<const N: usize>(pairs: [(&'static str, String); N]) -> Labels {
 
 #[cfg(test)]
 mod tests {
+    use results::status::Worker;
+
     use super::*;
-    use crate::counters::{ConnectionState, Counters};
-    use crate::status::WorkerSnapshot;
+    use crate::counters::{ConnectionState, Counters, told};
+    use crate::status::sum;
     use crate::status::tests::sample;
 
     #[test]
@@ -324,13 +322,10 @@ mod tests {
             block.accepts_per_phase_max.set(value);
             block.disk_delay_us.set(value * 1_000_000);
         }
-        let worker = |block: &Counters| WorkerSnapshot {
-            pid: 1,
-            responsive: true,
-            numbers: Numbers::read(METRICS, block),
-        };
+        let worker = |block: &Counters| Worker { pid: 1, counts: told(METRICS, block), ..Worker::default() };
         snapshot.workers = vec![worker(&first), worker(&second)];
-        snapshot.past = Numbers::read(METRICS, &past);
+        snapshot.past = told(METRICS, &past);
+        snapshot.total = sum([&snapshot.workers[0].counts, &snapshot.workers[1].counts, &snapshot.past]);
         let lines =
             |snapshot: &Snapshot, rows| render(snapshot.clone(), Exposition::Plain, rows).lines().count();
         let two = render(snapshot.clone(), Exposition::Plain, Rows::Totals);

@@ -6,6 +6,9 @@
 
 use std::time::{Duration, Instant};
 
+use results::QueueDrops;
+use results::status::KernelRates;
+
 /// What is closer together than this says little.
 const SHORTEST: Duration = Duration::from_secs(1);
 
@@ -13,8 +16,8 @@ const SHORTEST: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub(super) struct Sample {
     pub(super) at: Instant,
-    /// Of the kernel's counters, in the order of [`SYSTEM`](super::system::SYSTEM).
-    pub(super) system: Vec<Option<u64>>,
+    /// Of the kernel's counters.
+    pub(super) drops: QueueDrops<u64>,
     /// What each listener dropped.
     pub(super) listeners: Vec<Option<u64>>,
 }
@@ -29,15 +32,12 @@ pub(super) struct Lookback {
 }
 
 /// How fast counts have grown.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Rates {
-    /// Over how long, in milliseconds.
-    pub over_ms: u64,
-    /// Per second, in the order of [`SYSTEM`](super::system::SYSTEM); `None` for what is no counter of the
-    /// kernel's.
-    pub system: Vec<Option<f64>>,
+#[derive(Debug)]
+pub(super) struct Rates {
+    /// Of the kernel's counters.
+    pub(super) kernel: KernelRates,
     /// Per second, in the order of the listeners.
-    pub listeners: Vec<Option<f64>>,
+    pub(super) listeners: Vec<Option<f64>>,
 }
 
 impl Lookback {
@@ -52,14 +52,14 @@ impl Lookback {
             self.earlier = std::mem::replace(&mut self.latest, now.clone());
         }
         let time = now.at.duration_since(self.earlier.at);
-        let rates = |now: &[Option<u64>], earlier: &[Option<u64>]| {
-            let pairs = now.iter().zip(earlier);
-            pairs.map(|(now, earlier)| Some(per_second((*now)?.saturating_sub((*earlier)?), time))).collect()
-        };
+        let rate = |now: u64, earlier: u64| per_second(now.saturating_sub(earlier), time);
+        let listeners = now.listeners.iter().zip(&self.earlier.listeners);
         Rates {
-            over_ms: time.as_millis() as u64,
-            system: rates(&now.system, &self.earlier.system),
-            listeners: rates(&now.listeners, &self.earlier.listeners),
+            kernel: KernelRates {
+                over_ms: time.as_millis() as u64,
+                drops: now.drops.with(self.earlier.drops, rate),
+            },
+            listeners: listeners.map(|(now, earlier)| Some(rate((*now)?, (*earlier)?))).collect(),
         }
     }
 }
@@ -78,7 +78,7 @@ mod tests {
         let start = Instant::now();
         let sample = |ms: u64, count: u64| Sample {
             at: start + Duration::from_millis(ms),
-            system: vec![None, Some(count)],
+            drops: QueueDrops { listen_drops: Some(count), ..QueueDrops::default() },
             listeners: vec![Some(2 * count)],
         };
         let mut lookback = Lookback::new(sample(0, 100));
@@ -93,11 +93,8 @@ mod tests {
             (60_000, 150, 57_000, 0.0),
         ] {
             let rates = lookback.look(&sample(ms, count));
-            assert_eq!(
-                (rates.over_ms, rates.system.as_slice()),
-                (over_ms, [None, Some(rate)].as_slice()),
-                "{ms}"
-            );
+            let drops = QueueDrops { listen_drops: Some(rate), ..QueueDrops::default() };
+            assert_eq!(rates.kernel, KernelRates { over_ms, drops }, "{ms}");
             assert!((rates.listeners[0].unwrap() - 2.0 * rate).abs() < 0.011);
         }
     }

@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::rates::{Lookback, Rates, Sample};
-use super::system::{self, Group};
-use crate::counters::{Counter, Counters, Kind, METRICS, Metric, POOL_METRICS};
+use results::status::{Counts, Kernel, Listener as ListenerSnapshot, Pool, SCHEMA, Snapshot, Worker};
+
+use super::rates::{Lookback, Sample};
+use super::system;
+use crate::counters::{Counters, Kind, METRICS, POOL_METRICS, told};
 use crate::gateway::Queues;
 use crate::listeners::Listener;
 
@@ -47,71 +49,6 @@ pub struct ListenerSource {
     pub socket: Arc<Listener>,
 }
 
-/// Everything the status formats show.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Snapshot {
-    /// When it was taken, in milliseconds since the Unix epoch.
-    pub time_unix_ms: u64,
-    /// The program's version.
-    pub version: String,
-    /// The architecture's name.
-    pub architecture: String,
-    /// The supervisor's process.
-    pub pid: u32,
-    /// When the server began to serve, in milliseconds since the Unix epoch.
-    pub started_unix_ms: u64,
-    /// The values of [`system::SYSTEM`], in its order.
-    pub system: Vec<Option<u64>>,
-    /// The listeners that are still open.
-    pub listeners: Vec<ListenerSnapshot>,
-    /// How fast the kernel's counters and the listeners' drops have grown lately.
-    pub rates: Rates,
-    /// The workers.
-    pub workers: Vec<WorkerSnapshot>,
-    /// What workers before them have counted, and those that finish what they began before a reload.
-    pub past: Numbers,
-    /// The pools of applications.
-    pub pools: Vec<PoolSnapshot>,
-}
-
-/// The queues at one address, those of several copies together. Unix sockets do not tell theirs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListenerSnapshot {
-    /// As in [`ListenerSource`].
-    pub address: String,
-    /// Connections that wait to be accepted.
-    pub accept_queue_length: Option<u64>,
-    /// How many may wait: the smaller of backlog and `net.core.somaxconn`.
-    pub accept_queue_limit: Option<u64>,
-    /// Packets dropped at the socket, whatever the cause; wraps at 2^32.
-    pub drops: Option<u64>,
-}
-
-/// One worker's values.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkerSnapshot {
-    /// Its process; 0 while there is none.
-    pub pid: u32,
-    /// Whether it answered within 100 ms. If not, it hangs in something, and its connections by state are
-    /// old.
-    pub responsive: bool,
-    /// Its counters.
-    pub numbers: Numbers,
-}
-
-/// What all workers have counted of a pool.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolSnapshot {
-    /// As routes call it.
-    pub name: String,
-    /// Its counters: the values of [`POOL_METRICS`].
-    pub numbers: Numbers,
-}
-
-/// The values of a table of metrics, which is [`METRICS`] unless something else is said, in its order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Numbers(Vec<Vec<u64>>);
-
 impl Sources {
     /// The sources of a server that this process supervises and that `started` then. Workers are numbered
     /// from 0 in the order given; `retired` finish what they began before a reload, `past` is what those have
@@ -128,7 +65,7 @@ impl Sources {
         let (architecture, pid) = (architecture.to_owned(), std::process::id());
         let draining = AtomicBool::new(false);
         let at_start = by_address(listeners.iter().map(ListenerSource::snapshot));
-        let lookback = Mutex::new(Lookback::new(reading(&system::read(&[]), &at_start)));
+        let lookback = Mutex::new(Lookback::new(reading(&system::read(&[]).1, &at_start)));
         let listeners = Mutex::new(listeners);
         Self { architecture, pid, started, workers, retired, past, draining, listeners, pools, lookback }
     }
@@ -151,40 +88,50 @@ impl Sources {
     /// Takes a snapshot. It takes a little longer than the slowest worker's turn, at most 100 ms.
     pub fn snapshot(&self) -> Snapshot {
         let responsive = self.take_census();
-        let (numbers, past) = self.past.read_with(|| self.numbers());
-        let worker = |((source, responsive), numbers): ((&WorkerSource, bool), Numbers)| WorkerSnapshot {
+        let (counts, past) = self.past.read_with(|| self.counts());
+        let total = sum(counts.iter().chain([&past]));
+        let workers = self.workers.iter().zip(responsive).zip(counts).enumerate();
+        let workers = workers.map(|(worker, ((source, responsive), counts))| Worker {
+            worker,
             pid: source.pid(),
             responsive,
-            numbers,
-        };
-        let pool = |(name, counters): (&str, _)| PoolSnapshot {
+            counts,
+        });
+        let pool = |(name, counters): (&str, _)| Pool {
             name: name.to_owned(),
-            numbers: Numbers::read(POOL_METRICS, counters),
+            counts: told(POOL_METRICS, counters),
         };
-        let system = system::read(&self.processes());
-        let listeners = by_address(self.listeners().iter().map(ListenerSource::snapshot));
+        let (process, kernel) = system::read(&self.processes());
+        let mut listeners = by_address(self.listeners().iter().map(ListenerSource::snapshot));
         let mut lookback = self.lookback.lock().unwrap_or_else(PoisonError::into_inner);
-        let rates = lookback.look(&reading(&system, &listeners));
+        let rates = lookback.look(&reading(&kernel, &listeners));
         drop(lookback);
+        for (listener, rate) in listeners.iter_mut().zip(rates.listeners) {
+            listener.drops_per_second = rate;
+        }
         Snapshot {
+            schema: SCHEMA,
             time_unix_ms: unix_ms(SystemTime::now()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             architecture: self.architecture.clone(),
             pid: self.pid,
             started_unix_ms: unix_ms(self.started),
-            system,
+            process,
+            kernel,
+            kernel_per_second: rates.kernel,
             listeners,
-            rates,
-            workers: self.workers.iter().zip(responsive).zip(numbers).map(worker).collect(),
+            total,
             past,
+            workers: workers.collect(),
             pools: self.pools.iter().flat_map(Queues::look).map(pool).collect(),
         }
     }
 
     /// What each worker has counted, and all the others together.
-    fn numbers(&self) -> (Vec<Numbers>, Numbers) {
-        let past = self.retired.iter().map(WorkerSource::numbers).chain([Numbers::read(METRICS, self.past)]);
-        (self.workers.iter().map(WorkerSource::numbers).collect(), Numbers::sum(past))
+    fn counts(&self) -> (Vec<Counts>, Counts) {
+        let past: Vec<Counts> =
+            self.retired.iter().map(WorkerSource::counts).chain([told(METRICS, self.past)]).collect();
+        (self.workers.iter().map(WorkerSource::counts).collect(), sum(&past))
     }
 
     /// The supervisor, the workers and who asks.
@@ -219,8 +166,9 @@ impl Sources {
 }
 
 impl WorkerSource {
-    fn numbers(&self) -> Numbers {
-        Numbers::sum(self.counters.iter().map(|block| Numbers::read(METRICS, *block)))
+    fn counts(&self) -> Counts {
+        let threads: Vec<Counts> = self.counters.iter().map(|block| told(METRICS, *block)).collect();
+        sum(&threads)
     }
 
     fn pid(&self) -> u32 {
@@ -236,58 +184,25 @@ impl ListenerSource {
             accept_queue_length: queue.map(|queue| queue.length.into()),
             accept_queue_limit: queue.map(|queue| queue.limit.into()),
             drops: queue.and_then(|_| sys::tcp_info::dropped(&*self.socket).ok()).map(u64::from),
+            drops_per_second: None,
         }
     }
 }
 
-impl Snapshot {
-    /// The workers' values and those of the past taken together.
-    pub fn total(&self) -> Numbers {
-        Numbers::sum(self.workers.iter().map(|worker| worker.numbers.clone()).chain([self.past.clone()]))
-    }
-}
-
-impl Numbers {
-    /// All values zero.
-    pub fn zero() -> Self {
-        Self::read(METRICS, &Counters::default())
-    }
-
-    /// The values of a block now, which this table describes.
-    pub fn read<B>(table: &[Metric<B>], block: &B) -> Self {
-        Self(table.iter().map(|metric| metric.read(block).iter().map(Counter::get).collect()).collect())
-    }
-
-    /// The values of the metric at this place of the table.
-    pub fn of(&self, place: usize) -> &[u64] {
-        &self.0[place]
-    }
-
-    /// The values of the metric of this name; none, if there is no such metric.
-    pub fn named(&self, name: &str) -> &[u64] {
-        METRICS.iter().position(|metric| metric.name == name).map_or(&[], |place| self.of(place))
-    }
-
-    /// The values of the metric at this place of the table, to be changed.
-    pub(super) fn of_mut(&mut self, place: usize) -> &mut [u64] {
-        &mut self.0[place]
-    }
-
-    /// The values of several taken together.
-    pub(crate) fn sum(several: impl Iterator<Item = Self>) -> Self {
-        let mut sum = Self::zero();
-        for one in several {
-            for ((metric, sums), values) in METRICS.iter().zip(&mut sum.0).zip(&one.0) {
-                for (sum, &value) in sums.iter_mut().zip(values) {
-                    *sum = match metric.kind {
-                        Kind::Counter | Kind::Gauge | Kind::Histogram { .. } => sum.wrapping_add(value),
-                        Kind::Peak | Kind::Level => value.max(*sum),
-                    };
-                }
+/// What several have counted, taken together.
+pub(crate) fn sum<'a>(several: impl IntoIterator<Item = &'a Counts>) -> Counts {
+    let mut sum = Counts::default();
+    for one in several {
+        for metric in METRICS {
+            for (sum, &value) in metric.told_mut(&mut sum).iter_mut().zip(metric.told(one)) {
+                *sum = match metric.kind {
+                    Kind::Counter | Kind::Gauge | Kind::Histogram { .. } => sum.wrapping_add(value),
+                    Kind::Peak | Kind::Level => value.max(*sum),
+                };
             }
         }
-        sum
     }
+    sum
 }
 
 impl fmt::Debug for WorkerSource {
@@ -297,15 +212,10 @@ impl fmt::Debug for WorkerSource {
 }
 
 /// What of a snapshot grows while queues are full.
-fn reading(system: &[Option<u64>], listeners: &[ListenerSnapshot]) -> Sample {
-    let metrics = system::SYSTEM.iter().zip(system);
-    let counters = metrics.map(|(metric, value)| match (metric.group, metric.kind) {
-        (Group::Kernel, Kind::Counter) => *value,
-        _ => None,
-    });
+fn reading(kernel: &Kernel, listeners: &[ListenerSnapshot]) -> Sample {
     Sample {
         at: Instant::now(),
-        system: counters.collect(),
+        drops: kernel.drops,
         listeners: listeners.iter().map(|listener| listener.drops).collect(),
     }
 }
@@ -338,10 +248,6 @@ mod tests {
     use std::net::TcpStream;
     use std::sync::mpsc;
 
-    fn place(name: &str) -> usize {
-        METRICS.iter().position(|metric| metric.name == name).unwrap()
-    }
-
     #[test]
     fn workers_are_counted_together_and_a_worker_that_hangs_is_told() {
         let (wake, woken) = mpsc::channel::<()>();
@@ -365,10 +271,9 @@ mod tests {
         let sources = Sources::new("sped", SystemTime::now(), workers, Vec::new(), past, Vec::new(), None);
         let snapshot = sources.snapshot();
         assert!(snapshot.workers[0].responsive && !snapshot.workers[1].responsive);
-        let total = snapshot.total();
-        assert_eq!(total.of(place("accepts")), [10]);
-        assert_eq!(total.of(place("accepts_per_phase_max")), [5]);
-        assert_eq!(total.of(place("connections"))[ConnectionState::Writing as usize], 7);
+        let total = snapshot.total;
+        assert_eq!((total.accepts, total.accepts_per_phase_max), (10, 5));
+        assert_eq!(total.connections[ConnectionState::Writing], 7);
         drop(sources);
         worker.join().unwrap();
     }
@@ -387,10 +292,10 @@ mod tests {
                 retired.retire_to(past);
             }
         });
-        let (requests, mut before) = (place("requests"), 0);
+        let mut before = 0;
         while !moving.is_finished() {
-            let (_, all) = sources.past.read_with(|| sources.numbers());
-            let count = all.of(requests)[0];
+            let (_, all) = sources.past.read_with(|| sources.counts());
+            let count = all.requests;
             assert!((before..=300_000).contains(&count), "{before}, then {count}");
             before = count;
         }

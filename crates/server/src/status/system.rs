@@ -5,22 +5,21 @@ use machine::Machine;
 use machine::process::open_descriptors;
 use machine::queue_drops::{CAUSES, QueueDrops};
 use machine::text::number;
+use results::status::{Kernel, KernelRates, Process, Snapshot};
 
 use crate::counters::Kind;
 
 /// Every value that is not a worker's, in the order in which people see them.
 pub static SYSTEM: &[SystemMetric] = &[
-    process("open_fds", "Open descriptors", |files| files.sum(|process| process.open_descriptors)),
-    process("max_fds", "Most descriptors that may be open in one process", |files| {
-        number(&files.limits, "Max open files")
+    process("open_fds", "Open descriptors", |process| process.open_fds),
+    process("max_fds", "Most descriptors that may be open in one process", |process| process.max_fds),
+    process("resident_memory_bytes", "Memory in use, pages shared with others included", |process| {
+        process.resident_memory_bytes
     }),
-    process("resident_memory_bytes", "Memory in use, pages shared with others included", |files| {
-        files.sum(|process| Some(number(&process.status, "VmRSS:")? * 1024))
+    process("shared_memory_bytes", "The part of it that is shared with other processes", |process| {
+        process.shared_memory_bytes
     }),
-    process("shared_memory_bytes", "The part of it that is shared with other processes", |files| {
-        files.sum(|process| Some(number(&process.status, "RssShmem:")? * 1024))
-    }),
-    process("threads", "Threads", |files| files.sum(|process| number(&process.status, "Threads:"))),
+    process("threads", "Threads", |process| process.threads),
     queue_drops::<0>(),
     queue_drops::<1>(),
     queue_drops::<2>(),
@@ -32,49 +31,77 @@ pub static SYSTEM: &[SystemMetric] = &[
         name: "tcp_syncookies",
         help: "net.ipv4.tcp_syncookies: 0 drops SYNs when a SYN queue is full, 1 answers them with cookies, \
                2 always does",
-        group: Group::Kernel,
         kind: Kind::Gauge,
-        find: |files| files.syncookies,
+        value: Find::Kernel(|kernel| kernel.tcp_syncookies),
+        rate: |_| None,
     },
     SystemMetric {
         name: "tcp_abort_on_overflow",
         help: "net.ipv4.tcp_abort_on_overflow: 1 resets clients whose handshake ends when the accept queue \
                is full",
-        group: Group::Kernel,
         kind: Kind::Gauge,
-        find: |files| files.abort_on_overflow,
+        value: Find::Kernel(|kernel| kernel.tcp_abort_on_overflow),
+        rate: |_| None,
     },
 ];
 
 /// What the processes have now.
-const fn process(name: &'static str, help: &'static str, find: fn(&Files) -> Option<u64>) -> SystemMetric {
-    SystemMetric { group: Group::Process, name, help, kind: Kind::Gauge, find }
+const fn process(name: &'static str, help: &'static str, find: fn(&Process) -> Option<u64>) -> SystemMetric {
+    SystemMetric { name, help, kind: Kind::Gauge, value: Find::Process(find), rate: |_| None }
 }
 
 /// The row of one of [`CAUSES`].
 const fn queue_drops<const PLACE: usize>() -> SystemMetric {
     SystemMetric {
-        group: Group::Kernel,
         name: CAUSES[PLACE].name,
         help: CAUSES[PLACE].help,
         kind: Kind::Counter,
-        find: |files| files.queue_drops.counts[PLACE],
+        value: Find::Kernel(|kernel| kernel.drops.each()[PLACE]),
+        rate: |rates| rates.drops.each()[PLACE],
     }
 }
 
 /// One row of the table.
 #[derive(Debug)]
 pub struct SystemMetric {
-    /// What the value belongs to.
-    pub group: Group,
     /// As in JSON; Prometheus puts the group before it.
     pub name: &'static str,
     /// One sentence for people, without the full stop.
     pub help: &'static str,
     /// How the value behaves over time.
     pub kind: Kind,
-    /// Finds the value. `None`: this kernel, or container, does not tell.
-    find: fn(&Files) -> Option<u64>,
+    value: Find,
+    rate: fn(&KernelRates) -> Option<f64>,
+}
+
+/// Finds a value. `None`: this kernel, or container, does not tell.
+#[derive(Debug)]
+enum Find {
+    Process(fn(&Process) -> Option<u64>),
+    Kernel(fn(&Kernel) -> Option<u64>),
+}
+
+impl SystemMetric {
+    /// What the value belongs to.
+    pub fn group(&self) -> Group {
+        match self.value {
+            Find::Process(_) => Group::Process,
+            Find::Kernel(_) => Group::Kernel,
+        }
+    }
+
+    /// The value. `None`: this kernel, or container, does not tell.
+    pub fn value(&self, snapshot: &Snapshot) -> Option<u64> {
+        match self.value {
+            Find::Process(find) => find(&snapshot.process),
+            Find::Kernel(find) => find(&snapshot.kernel),
+        }
+    }
+
+    /// How fast it grows, if it is a counter.
+    pub fn rate(&self, snapshot: &Snapshot) -> Option<f64> {
+        (self.rate)(&snapshot.kernel_per_second)
+    }
 }
 
 /// What a value belongs to.
@@ -107,10 +134,22 @@ impl Group {
     }
 }
 
-/// Reads all values now, in the order of [`SYSTEM`], for the processes with these ids.
-pub fn read(processes: &[u32]) -> Vec<Option<u64>> {
+/// Reads all values now, for the processes with these ids.
+pub fn read(processes: &[u32]) -> (Process, Kernel) {
     let files = Files::read(processes);
-    SYSTEM.iter().map(|metric| (metric.find)(&files)).collect()
+    let process = Process {
+        open_fds: files.sum(|process| process.open_descriptors),
+        max_fds: number(&files.limits, "Max open files"),
+        resident_memory_bytes: files.sum(|process| Some(number(&process.status, "VmRSS:")? * 1024)),
+        shared_memory_bytes: files.sum(|process| Some(number(&process.status, "RssShmem:")? * 1024)),
+        threads: files.sum(|process| number(&process.status, "Threads:")),
+    };
+    let kernel = Kernel {
+        drops: files.queue_drops.counts.into(),
+        tcp_syncookies: files.syncookies,
+        tcp_abort_on_overflow: files.abort_on_overflow,
+    };
+    (process, kernel)
 }
 
 /// The kernel's files; empty where they can't be read.
@@ -159,8 +198,10 @@ mod tests {
 
     #[test]
     fn this_kernel_tells_every_value() {
-        for (metric, value) in SYSTEM.iter().zip(read(&[std::process::id()])) {
-            assert!(value.is_some(), "{}", metric.name);
+        let (process, kernel) = read(&[std::process::id()]);
+        let snapshot = Snapshot { process, kernel, ..Snapshot::default() };
+        for metric in SYSTEM {
+            assert!(metric.value(&snapshot).is_some(), "{}", metric.name);
         }
     }
 }

@@ -2,10 +2,12 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
+use results::status::{Counts, Kernel, KernelRates, Listener, Pool, Process, SCHEMA, Snapshot, Worker};
+
 use super::client::{Form, Watch, fetch};
 use super::*;
 use crate::config::{SocketFileSettings, StatusAddress};
-use crate::counters::{ConnectionState, Counters, LoopPhase, METRICS, POOL_METRICS, PoolCounters};
+use crate::counters::{ConnectionState, Counters, LoopPhase, METRICS, POOL_METRICS, PoolCounters, told};
 
 /// Two workers, the second of which hangs, two listeners, and a pool.
 pub(crate) fn sample() -> Snapshot {
@@ -25,35 +27,48 @@ pub(crate) fn sample() -> Snapshot {
     pool.expired.set(2);
     pool.has_waited(0);
     pool.has_waited(5_500);
-    let listener = |address: &str, queue: Option<(u64, u64)>| ListenerSnapshot {
+    let listener = |address: &str, queue: Option<(u64, u64)>| Listener {
         address: address.into(),
         accept_queue_length: queue.map(|(length, _)| length),
         accept_queue_limit: queue.map(|(_, limit)| limit),
         drops: queue.map(|_| 4),
+        drops_per_second: queue.map(|_| 2.5),
     };
-    Snapshot {
+    let counts = [told(METRICS, &first), told(METRICS, &second)];
+    let mut snapshot = Snapshot {
+        schema: SCHEMA,
         time_unix_ms: 1_800_000_100_000,
         version: "1.2.3".into(),
         architecture: "sped".into(),
         pid: 4711,
         started_unix_ms: 1_800_000_000_000,
-        system: system::SYSTEM
-            .iter()
-            .map(|m| Some(if m.name == "listen_overflows" { 9 } else { 0 }))
-            .collect(),
-        listeners: vec![listener("http://127.0.0.1:80/", Some((3, 511))), listener("unix:/run/sluice", None)],
-        rates: Rates {
-            over_ms: 2000,
-            system: system::SYSTEM.iter().map(|m| (m.name == "listen_overflows").then_some(3.0)).collect(),
-            listeners: vec![Some(2.5), None],
+        process: Process {
+            open_fds: Some(0),
+            max_fds: Some(0),
+            resident_memory_bytes: Some(0),
+            shared_memory_bytes: Some(0),
+            threads: Some(0),
         },
-        workers: vec![
-            WorkerSnapshot { pid: 4712, responsive: true, numbers: Numbers::read(METRICS, &first) },
-            WorkerSnapshot { pid: 4713, responsive: false, numbers: Numbers::read(METRICS, &second) },
-        ],
-        past: Numbers::zero(),
-        pools: vec![PoolSnapshot { name: "php".into(), numbers: Numbers::read(POOL_METRICS, &pool) }],
-    }
+        kernel: Kernel {
+            drops: [Some(0); 7].into(),
+            tcp_syncookies: Some(0),
+            tcp_abort_on_overflow: Some(0),
+        },
+        kernel_per_second: KernelRates { over_ms: 2000, ..KernelRates::default() },
+        listeners: vec![listener("http://127.0.0.1:80/", Some((3, 511))), listener("unix:/run/sluice", None)],
+        total: sum(&counts),
+        past: Counts::default(),
+        workers: Vec::new(),
+        pools: vec![Pool { name: "php".into(), counts: told(POOL_METRICS, &pool) }],
+    };
+    snapshot.kernel.drops.listen_overflows = Some(9);
+    snapshot.kernel_per_second.drops.listen_overflows = Some(3.0);
+    let [first, second] = counts;
+    snapshot.workers = vec![
+        Worker { worker: 0, pid: 4712, responsive: true, counts: first },
+        Worker { worker: 1, pid: 4713, responsive: false, counts: second },
+    ];
+    snapshot
 }
 
 fn private() -> SocketFileSettings {
@@ -287,7 +302,7 @@ fn every_value_is_documented() {
         assert!(document.lines().any(|line| line.starts_with(&row) && line.contains(metric.help)), "{row}");
     }
     for metric in system::SYSTEM {
-        let name = format!("| `{}.{}` |", metric.group.name(), metric.name);
+        let name = format!("| `{}.{}` |", metric.group().name(), metric.name);
         assert!(document.lines().any(|line| line.starts_with(&name) && line.contains(metric.help)), "{name}");
     }
 }

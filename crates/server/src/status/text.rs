@@ -6,9 +6,10 @@
 
 use std::fmt::Write as _;
 
-use super::snapshot::{Numbers, PoolSnapshot, Snapshot};
+use results::status::{Counts, Pool, Snapshot};
+
 use super::system::{Group, SYSTEM};
-use crate::counters::{Kind, METRICS, POOL_METRICS, Values};
+use crate::counters::{Kind, METRICS, POOL_METRICS};
 
 /// Renders a snapshot; `earlier` is one of the same server, taken before.
 pub fn render(snapshot: &Snapshot, earlier: Option<&Snapshot>) -> String {
@@ -27,34 +28,36 @@ fn write_all(text: &mut String, snapshot: &Snapshot, earlier: Option<&Snapshot>)
     let up = duration(snapshot.time_unix_ms.saturating_sub(snapshot.started_unix_ms) / 1000);
     let Snapshot { version, architecture, pid, .. } = snapshot;
     writeln!(text, "sluice {version}, {architecture}, pid {pid}, up {up}")?;
-    let rates = &snapshot.rates;
     for group in Group::ALL {
         writeln!(text)?;
         match group {
             Group::Process => row(text, group.name(), &[])?,
             Group::Kernel => row(text, group.name(), &["total".into(), "per second".into()])?,
         }
-        for (place, metric) in SYSTEM.iter().enumerate().filter(|(_, metric)| metric.group == group) {
-            let Some(value) = snapshot.system.get(place).copied().flatten() else { continue };
+        for metric in SYSTEM.iter().filter(|metric| metric.group() == group) {
+            let Some(value) = metric.value(snapshot) else { continue };
             let value = if metric.name.ends_with("_bytes") { bytes(value) } else { value.to_string() };
-            let rate = rates.system.get(place).copied().flatten().map(|rate| format!("{rate:.1}"));
+            let rate = metric.rate(snapshot).map(|rate| format!("{rate:.1}"));
             row(text, metric.name, &[value].into_iter().chain(rate).collect::<Vec<_>>())?;
         }
     }
     writeln!(text)?;
     row(text, "listeners", &["queue", "limit", "drops", "per second"].map(str::to_owned))?;
-    for (place, listener) in snapshot.listeners.iter().enumerate() {
+    for listener in &snapshot.listeners {
         let cell = |value: Option<u64>| value.map_or("-".into(), |value| value.to_string());
-        let rate = rates.listeners.get(place).copied().flatten();
         let cells = [
             cell(listener.accept_queue_length),
             cell(listener.accept_queue_limit),
             cell(listener.drops),
-            rate.map_or("-".into(), |rate| format!("{rate:.1}")),
+            listener.drops_per_second.map_or("-".into(), |rate| format!("{rate:.1}")),
         ];
         row(text, &listener.address, &cells)?;
     }
-    writeln!(text, "\nThese rates are over the last {:.1} s.", rates.over_ms as f64 / 1000.0)?;
+    writeln!(
+        text,
+        "\nThese rates are over the last {:.1} s.",
+        snapshot.kernel_per_second.over_ms as f64 / 1000.0
+    )?;
     writeln!(text)?;
     write_pools(text, &snapshot.pools)?;
     write_workers(text, snapshot, earlier)?;
@@ -65,15 +68,15 @@ fn write_all(text: &mut String, snapshot: &Snapshot, earlier: Option<&Snapshot>)
 }
 
 /// One below the other, as names may be long. Times are means here.
-fn write_pools(text: &mut String, pools: &[PoolSnapshot]) -> std::fmt::Result {
-    for PoolSnapshot { name, numbers } in pools {
+fn write_pools(text: &mut String, pools: &[Pool]) -> std::fmt::Result {
+    for Pool { name, counts } in pools {
         row(text, "pool", std::slice::from_ref(name))?;
-        for (place, metric) in POOL_METRICS.iter().enumerate() {
-            let value: u64 = numbers.of(place).iter().sum();
+        for metric in POOL_METRICS {
+            let value: u64 = metric.told(counts).iter().sum();
             let cell = match metric.kind {
                 Kind::Histogram { sum } => {
-                    let place = POOL_METRICS.iter().position(|metric| metric.name == sum);
-                    let sum_us = place.map_or(0, |place| numbers.of(place)[0]);
+                    let sum = POOL_METRICS.iter().find(|metric| metric.name == sum);
+                    let sum_us = sum.map_or(0, |sum| sum.told(counts)[0]);
                     format!("{:.1} mean", sum_us as f64 / value.max(1) as f64 / 1000.0)
                 }
                 _ if metric.name.ends_with("_us") => time(1000 * value),
@@ -87,15 +90,15 @@ fn write_pools(text: &mut String, pools: &[PoolSnapshot]) -> std::fmt::Result {
 }
 
 fn write_workers(text: &mut String, snapshot: &Snapshot, earlier: Option<&Snapshot>) -> std::fmt::Result {
-    let total = snapshot.total();
+    let total = &snapshot.total;
     let rates = earlier.map(|earlier| {
         let seconds = snapshot.time_unix_ms.saturating_sub(earlier.time_unix_ms).max(1) as f64 / 1000.0;
-        (earlier.total(), seconds)
+        (&earlier.total, seconds)
     });
     // A single worker is the total.
-    let workers: Vec<&Numbers> = match snapshot.workers.as_slice() {
+    let workers: Vec<&Counts> = match snapshot.workers.as_slice() {
         [_] => Vec::new(),
-        workers => workers.iter().map(|worker| &worker.numbers).collect(),
+        workers => workers.iter().map(|worker| &worker.counts).collect(),
     };
     let mut heads = vec!["total".to_owned()];
     heads.extend(rates.iter().map(|_| "per second".to_owned()));
@@ -109,34 +112,35 @@ fn write_workers(text: &mut String, snapshot: &Snapshot, earlier: Option<&Snapsh
 
     let up = snapshot.time_unix_ms.saturating_sub(snapshot.started_unix_ms) as f64 / 1000.0;
     let columns = || {
-        let lately = rates.iter().map(|(earlier, seconds)| (&total, Some(earlier), *seconds));
-        [(&total, None, up)].into_iter().chain(lately).chain(workers.iter().map(|&worker| (worker, None, up)))
+        let lately = rates.iter().map(|(earlier, seconds)| (total, Some(*earlier), *seconds));
+        [(total, None, up)].into_iter().chain(lately).chain(workers.iter().map(|&worker| (worker, None, up)))
     };
     for (name, of) in EQUATION_1 {
         let cells: Vec<_> = columns().map(|(now, earlier, seconds)| of(now, earlier, seconds)).collect();
         row(text, name, &cells)?;
     }
-    for (place, metric) in METRICS.iter().enumerate() {
-        let cells = |value: &dyn Fn(&Numbers) -> u64| {
+    for metric in METRICS {
+        let cells = |value: &dyn Fn(&Counts) -> u64| {
             let is_time = metric.name.ends_with("_ns");
             let amount = |value: u64| if is_time { time(value) } else { value.to_string() };
-            let mut cells = vec![amount(value(&total))];
+            let mut cells = vec![amount(value(total))];
             cells.extend(rates.iter().map(|(earlier, seconds)| match metric.kind {
                 Kind::Counter | Kind::Histogram { .. } => {
-                    let rate = value(&total).saturating_sub(value(earlier)) as f64 / seconds;
+                    let rate = value(total).saturating_sub(value(earlier)) as f64 / seconds;
                     if is_time { format!("{:.1} %", rate / 1e7) } else { format!("{rate:.0}") }
                 }
                 Kind::Gauge | Kind::Level | Kind::Peak => String::new(),
             }));
-            cells.extend(workers.iter().map(|numbers| amount(value(numbers))));
+            cells.extend(workers.iter().map(|counts| amount(value(counts))));
             cells
         };
-        row(text, metric.name, &cells(&|numbers| numbers.of(place).iter().sum()))?;
-        if let Values::By { names, .. } = metric.values {
-            for (which, name) in names.iter().enumerate().filter(|(which, _)| total.of(place)[*which] > 0) {
+        row(text, metric.name, &cells(&|counts| metric.told(counts).iter().sum()))?;
+        if let Some(labels) = metric.labels {
+            let names = labels.names.iter().enumerate();
+            for (which, name) in names.filter(|(which, _)| metric.told(total)[*which] > 0) {
                 let is_histogram = matches!(metric.kind, Kind::Histogram { .. });
                 let name = if is_histogram { format!("  <= {name}") } else { format!("  {name}") };
-                row(text, &name, &cells(&|numbers| numbers.of(place)[which]))?;
+                row(text, &name, &cells(&|counts| metric.told(counts)[which]))?;
             }
         }
     }
@@ -144,23 +148,22 @@ fn write_workers(text: &mut String, snapshot: &Snapshot, earlier: Option<&Snapsh
 }
 
 /// A row of [`EQUATION_1`], and how it is made of values now and, maybe, so many seconds ago.
-type Factor = (&'static str, fn(&Numbers, Option<&Numbers>, f64) -> String);
+type Factor = (&'static str, fn(&Counts, Option<&Counts>, f64) -> String);
 
 /// The accept rate's two factors (Brecht et al. 2004, equation 1): accepts per second are accepts per accept
 /// phase times accept phases per second.
 const EQUATION_1: [Factor; 2] = [
-    ("mean_accepts_per_phase", |now, earlier, _| match grown("accept_phases", now, earlier) {
+    ("mean_accepts_per_phase", |now, earlier, _| match grown(|counts| counts.accept_phases, now, earlier) {
         0 => "-".to_owned(),
-        phases => format!("{:.2}", grown("accepts", now, earlier) as f64 / phases as f64),
+        phases => format!("{:.2}", grown(|counts| counts.accepts, now, earlier) as f64 / phases as f64),
     }),
     ("accept_phases_per_s", |now, earlier, seconds| {
-        format!("{:.1}", grown("accept_phases", now, earlier) as f64 / seconds.max(0.001))
+        format!("{:.1}", grown(|counts| counts.accept_phases, now, earlier) as f64 / seconds.max(0.001))
     }),
 ];
 
 /// How much a single counter has grown.
-fn grown(name: &str, now: &Numbers, earlier: Option<&Numbers>) -> u64 {
-    let value = |numbers: &Numbers| numbers.named(name).iter().sum::<u64>();
+fn grown(value: fn(&Counts) -> u64, now: &Counts, earlier: Option<&Counts>) -> u64 {
     value(now).saturating_sub(earlier.map_or(0, value))
 }
 
@@ -198,6 +201,8 @@ fn bytes(n: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use results::status::LoopPhase;
+
     use super::*;
     use crate::status::tests::sample;
 
@@ -242,12 +247,11 @@ mod tests {
         let (earlier, mut later) = (sample(), sample());
         later.time_unix_ms += 2000;
         later.workers.truncate(1);
-        let accepts = METRICS.iter().position(|metric| metric.name == "accepts").unwrap();
-        later.workers[0].numbers.of_mut(accepts)[0] += 3000;
-        let phases = METRICS.iter().position(|metric| metric.name == "accept_phases").unwrap();
-        later.workers[0].numbers.of_mut(phases)[0] += 600;
-        let times = METRICS.iter().position(|metric| metric.name == "phase_time_ns").unwrap();
-        later.workers[0].numbers.of_mut(times)[2] += 1_500_000_000;
+        let counts = &mut later.workers[0].counts;
+        counts.accepts += 3000;
+        counts.accept_phases += 600;
+        counts.phase_time_ns.values_mut()[LoopPhase::Work as usize] += 1_500_000_000;
+        later.total = later.workers[0].counts.clone();
         let text = render(&later, Some(&earlier));
         assert!(has_row(&text, &["workers", "total", "per", "second"]), "{text}");
         assert!(has_row(&text, &["accepts", "3012", "1500"]), "{text}");

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use http1::Tick;
+use results::Label as _;
 
 use crate::config::Settings;
 use crate::control::{Control, Phase};

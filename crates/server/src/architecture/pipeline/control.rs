@@ -33,6 +33,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use machine::process::RunTime;
+use results::Label as _;
 
 use self::admission::Admission;
 use self::batch::Batch;

@@ -7,10 +7,11 @@ use machine::cpu::CpuTicks;
 use serde_json::{Value, json};
 
 use crate::judging::series::{Series, Taken};
-use crate::measuring::generator::{Looks, Watched};
+use crate::measuring::figures;
+use crate::measuring::generator::Watched;
 use crate::measuring::sight::{Held, Sight};
 use crate::record::journal::Journal;
-use crate::record::outcome::Outcome;
+use crate::record::outcome::{Looks, Outcome};
 
 /// A valid outcome of which nothing is known but the rate of replies.
 pub(crate) fn outcome(replies_per_s: f64) -> Outcome {
@@ -81,7 +82,7 @@ pub(crate) fn outcome_of_looks(replies_per_s: f64, reasons: &[&str], off_ms: f64
     let later = begun + Duration::from_secs(2);
     let looks = Looks { began_after_ms: 1.0, off_ms };
     let watched = Watched { first: sight(begun, 100), second: sight(later, 300), looks, results };
-    Outcome::of(&watched, None).unwrap()
+    figures::of(&watched, None).unwrap()
 }
 
 /// These rounds, with reasons against the last one.

@@ -9,12 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::description::experiment::Lengths;
 use crate::programs::child::Process;
 use crate::programs::interrupt;
+use crate::record::outcome::Looks;
 
 /// A run of the load generator that is under way. It ends when this is dropped.
 #[derive(Debug)]
@@ -45,15 +45,6 @@ pub enum Edge {
     Begin,
     /// When the load is.
     End,
-}
-
-/// How well the looks met the edges of the measured window, in milliseconds.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
-pub struct Looks {
-    /// From the start of the generator's process to that of its run: it reads the sessions first.
-    pub began_after_ms: f64,
-    /// The most that a look was off.
-    pub off_ms: f64,
 }
 
 /// Reading sessions takes milliseconds, on a bad day.

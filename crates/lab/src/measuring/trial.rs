@@ -25,6 +25,7 @@ use crate::description::load::{Load, Threshold};
 use crate::description::workload::Prepared;
 use crate::measuring::bounds::{self, Bounded, Bounds};
 use crate::measuring::cgroup::Group;
+use crate::measuring::figures;
 use crate::measuring::generator::{Generator, Watched};
 use crate::measuring::means::Means;
 use crate::measuring::network::{Link, Network};
@@ -37,7 +38,7 @@ use crate::measuring::turns::{Conductor, Turns};
 use crate::programs::child::list;
 use crate::programs::interrupt;
 use crate::programs::launcher::{Place, Server, announced};
-use crate::record::outcome::{Outcome, want_of_memory};
+use crate::record::outcome::Outcome;
 use crate::servers::spec::Spec;
 use crate::servers::{Application, Ground};
 
@@ -157,7 +158,7 @@ impl Site {
                 all[number].extend(self.ask(heat, lengths, &running[number..=number])?);
             }
         }
-        all.into_iter().map(|slices| Outcome::median(slices).context("no slice was measured")).collect()
+        all.into_iter().map(|slices| figures::median(slices).context("no slice was measured")).collect()
     }
 
     /// One after the other, each with a search of its own.
@@ -195,7 +196,7 @@ impl Site {
         let seen = each_in_a_thread(asked, |one| one.watch(self, &options, lengths))?;
         let given = conductor.map(Conductor::stop).transpose()?;
         let outcome = |seen: Result<Watched<Sight>, String>| match seen {
-            Ok(watched) => Outcome::of(&watched, given),
+            Ok(watched) => figures::of(&watched, given),
             Err(why) => Ok(Outcome::lost(why)),
         };
         seen.into_iter().map(outcome).collect()
@@ -365,7 +366,7 @@ impl Running {
     fn lost(&self) -> Result<Option<String>> {
         let killed = self.bounded.as_ref().map_or(Ok(0), Bounded::killed)?;
         let ended = self.server.has_ended()?.then(|| "it ended by itself".to_owned());
-        Ok(want_of_memory(killed).or(ended))
+        Ok(figures::want_of_memory(killed).or(ended))
     }
 
     fn look(&self, site: &Site, options: &[String], lengths: Lengths) -> Result<Watched<Sight>> {

@@ -16,9 +16,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::programs::background::Background;
+use crate::record::outcome::Given;
 use crate::statistics::quantile;
 
 /// How a CPU is shared.
@@ -28,23 +29,6 @@ pub(crate) struct Turns {
     pub(crate) share: f64,
     /// How long each has it at a time, in microseconds.
     pub(crate) turn_us: u32,
-}
-
-/// What became of turns.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Given {
-    /// The part of the CPU that all servers had together.
-    pub part: f64,
-    /// How long a turn was, in microseconds.
-    pub turn_us_p50: f64,
-    /// Nearly all were shorter.
-    pub turn_us_p99: f64,
-    /// For how long none had one, in microseconds.
-    pub between_us_p50: f64,
-    /// Nearly always for less.
-    pub between_us_p99: f64,
-    /// At most.
-    pub between_us_max: f64,
 }
 
 /// Gives turns until it is stopped.
@@ -84,7 +68,7 @@ impl Conductor {
     }
 
     pub(crate) fn stop(self) -> Result<Given> {
-        Given::of(&self.0.stop()?).context("nobody had a turn")
+        summary(&self.0.stop()?).context("nobody had a turn")
     }
 }
 
@@ -123,31 +107,29 @@ const LEAST_LEFT: f64 = 0.055;
 /// The longest time without a turn: more is no slow CPU but one that was away.
 const LONGEST_BETWEEN_US: f64 = 20_000.0;
 
-impl Given {
-    /// Why figures of trials with these turns don't count, if they don't.
-    pub(crate) fn reason_against(&self) -> Option<String> {
-        let Self { part, between_us_max, .. } = *self;
-        (part < LEAST_LEFT || between_us_max > LONGEST_BETWEEN_US).then(|| {
-            format!(
-                "servers had {:.1}% of their CPU, and none had any for up to {between_us_max:.0} us",
-                part * 100.0
-            )
-        })
-    }
+/// Why figures of trials with these turns don't count, if they don't.
+pub(crate) fn reason_against(given: &Given) -> Option<String> {
+    let Given { part, between_us_max, .. } = *given;
+    (part < LEAST_LEFT || between_us_max > LONGEST_BETWEEN_US).then(|| {
+        format!(
+            "servers had {:.1}% of their CPU, and none had any for up to {between_us_max:.0} us",
+            part * 100.0
+        )
+    })
+}
 
-    fn of(turns: &[Turn]) -> Option<Self> {
-        let quantiles = |of: fn(&Turn) -> u64| {
-            let mut sorted: Vec<f64> = turns.iter().map(|turn| of(turn) as f64 / 1e3).collect();
-            sorted.sort_by(f64::total_cmp);
-            let sum: f64 = sorted.iter().sum();
-            let longest = *sorted.last()?;
-            Some((sum, quantile(&sorted, 0.5), quantile(&sorted, 0.99), longest))
-        };
-        let (without, between_us_p50, between_us_p99, between_us_max) = quantiles(|turn| turn.0)?;
-        let (with, turn_us_p50, turn_us_p99, _) = quantiles(|turn| turn.1)?;
-        let part = with / (with + without);
-        Some(Self { part, turn_us_p50, turn_us_p99, between_us_p50, between_us_p99, between_us_max })
-    }
+fn summary(turns: &[Turn]) -> Option<Given> {
+    let quantiles = |of: fn(&Turn) -> u64| {
+        let mut sorted: Vec<f64> = turns.iter().map(|turn| of(turn) as f64 / 1e3).collect();
+        sorted.sort_by(f64::total_cmp);
+        let sum: f64 = sorted.iter().sum();
+        let longest = *sorted.last()?;
+        Some((sum, quantile(&sorted, 0.5), quantile(&sorted, 0.99), longest))
+    };
+    let (without, between_us_p50, between_us_p99, between_us_max) = quantiles(|turn| turn.0)?;
+    let (with, turn_us_p50, turn_us_p99, _) = quantiles(|turn| turn.1)?;
+    let part = with / (with + without);
+    Some(Given { part, turn_us_p50, turn_us_p99, between_us_p50, between_us_p99, between_us_max })
 }
 
 #[cfg(test)]
@@ -168,14 +150,14 @@ mod tests {
     #[test]
     fn what_became_of_turns_is_told() {
         let turns: Vec<Turn> = (1..=100).map(|n| (n * 4_000, n * 1_000)).collect();
-        let given = Given::of(&turns).unwrap();
+        let given = summary(&turns).unwrap();
         assert!((given.part - 0.2).abs() < 1e-9);
         assert!((given.between_us_max - 400.0).abs() < 1e-9 && (given.turn_us_p50 - 50.5).abs() < 1e-9);
-        assert_eq!(given.reason_against(), None);
+        assert_eq!(reason_against(&given), None);
         let away = Given { between_us_max: 950_000.0, ..given };
         let stopped = Given { part: 0.03, ..given };
-        assert!(away.reason_against().is_some() && stopped.reason_against().is_some());
-        assert!(Given::of(&[]).is_none());
+        assert!(reason_against(&away).is_some() && reason_against(&stopped).is_some());
+        assert!(summary(&[]).is_none());
     }
 
     #[test]

@@ -1,0 +1,428 @@
+//! Makes the [`Outcome`] of a trial: figures from the generator's results and from two [`Sight`]s of the
+//! server, one at each edge of the measured window.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
+use machine::cpu::{CpuTicks, seconds as seconds_of};
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use crate::measuring::generator::Watched;
+use crate::measuring::sight::Sight;
+use crate::measuring::turns;
+use crate::record::outcome::{Accepting, Cpu, Given, OfSize, Outcome, Party, Slice, Times, Work};
+use crate::statistics;
+use crate::unique::unique;
+
+/// The part of the measured time by which looks at counters may be off.
+const OFF: f64 = 0.05;
+
+/// How far the part of the calls for one class of sizes that are not served may lie above that of all, where
+/// clients come whatever the server does (Harji et al. 2012, section 4).
+const UNFAIRNESS: f64 = 0.05;
+
+/// Standard errors that it has to lie above that besides, for a class of which there are few: one in 200
+/// would by chance.
+const ERRORS: f64 = 2.6;
+
+/// Rules of `sluicelab load` that say how sure a figure is, rather than whether the server is good.
+const NOT_THE_SERVERS: [&str; 1] = ["uncertainty of the mean"];
+
+/// The outcome of a run with the generator that was watched, and with these turns.
+pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>) -> Result<Outcome> {
+    let Watched { first: before, second: after, looks, results } = watched;
+    let seconds = after.seconds_since(before);
+    let issued = number(results, "/calls/issued")?;
+    let replies_per_s = number(results, "/replies/per_s")?;
+    let asked_per_s = number(results, "/run/asked_requests_per_s").ok();
+    let drops_per_s = after.drops.iter().map(|(name, count)| {
+        let earlier = before.drops.get(name).copied().unwrap_or(0);
+        (name.clone(), count.saturating_sub(earlier) as f64 / seconds)
+    });
+    let status = |class| number(results, &format!("/replies/statuses/{class}")).unwrap_or(0.0);
+    let texts = |path| members(results, path).filter_map(Value::as_str).map(str::to_owned);
+    let mut invalid: Vec<String> = texts("/invalid").collect();
+    invalid.extend((issued < 1.0).then(|| "no call was issued in the measured time".to_owned()));
+    invalid.extend(turns.as_ref().and_then(turns::reason_against));
+    invalid.extend((looks.off_ms > OFF * seconds * 1e3).then(|| {
+        format!("counters were read up to {:.0} ms from the edges of the measured window", looks.off_ms)
+    }));
+    let (served_per_s, accepting) = accepting(before, after)?.unzip();
+    let held = after.held.as_ref().context("nobody has looked at what the server held")?;
+    let good_per_s = over(status("2xx"), number(results, "/replies/count")?) * replies_per_s;
+    let parties = parties(results);
+    let computed = parties.iter().find(|party| party.name == COMPUTED);
+    let useful = computed.map_or(good_per_s, |computed| computed.good_per_s);
+    let by_size: Vec<OfSize> = members(results, "/by_size").filter_map(of_size).collect();
+    let broken: Vec<String> = match asked_per_s {
+        Some(_) => unfair(&by_size).into_iter().collect(),
+        None => broken(results),
+    };
+    let client_us_per_call = number(results, "/generator/cpu_us_per_call")?;
+    Ok(Outcome {
+        asked_per_s,
+        replies_per_s,
+        good_per_s,
+        work: work(before, after, useful),
+        parties,
+        served_per_s,
+        body_mbps: number(results, "/replies/body_mbps")?,
+        timeouts: over(number(results, "/calls/timeouts")?, issued),
+        errors: over(number(results, "/calls/errors")?, issued),
+        refused: over(status("4xx") + status("5xx"), issued),
+        times: Times::deserialize(&results["wait_ms"]).context("no whole wait_ms")?,
+        by_size,
+        accepting,
+        drops_per_s: drops_per_s.collect(),
+        cpu: cpu(before, after, replies_per_s, client_us_per_call),
+        switches_per_s: after.switches.saturating_sub(before.switches) as f64 / seconds,
+        memory_mb: held.memory as f64 / 1e6,
+        descriptors: held.descriptors,
+        page_cache_mb: held.page_cache as f64 / 1e6,
+        read_mb_per_s: after.read.saturating_sub(before.read) as f64 / 1e6 / seconds,
+        turns,
+        looks: *looks,
+        seconds: whole_seconds(results),
+        invalid,
+        failed: texts("/failed").chain(broken).chain(want_of_memory(after.killed)).collect(),
+        ..Outcome::default()
+    })
+}
+
+/// What several slices come to: the median of each figure, so that what disturbed one of them does not
+/// show. Of the first where there is no median to be taken. It is invalid where the most of them are, and
+/// has failed where any has.
+pub(crate) fn median(mut slices: Vec<Outcome>) -> Option<Outcome> {
+    if slices.len() < 2 {
+        return slices.pop();
+    }
+    let invalid: Vec<&Outcome> = slices.iter().filter(|slice| !slice.is_valid()).collect();
+    let is_most = invalid.len() * 2 > slices.len();
+    let reasons = invalid.iter().filter(|_| is_most).flat_map(|slice| slice.invalid.clone()).collect();
+    let failed: Vec<String> = slices.iter().flat_map(|slice| slice.failed.clone()).collect();
+    let figures: Vec<Value> = slices.iter().filter_map(|slice| serde_json::to_value(slice).ok()).collect();
+    let mut median: Outcome = serde_json::from_value(middle(&figures)).ok()?;
+    median.seconds = slices.iter().flat_map(|slice| slice.seconds.clone()).collect();
+    median.slices = slices.iter().map(slice).collect();
+    median.by_size = medians_by_size(&slices);
+    (median.invalid, median.failed) = (reasons, failed);
+    for reasons in [&mut median.invalid, &mut median.failed] {
+        let mut kinds = BTreeSet::new();
+        reasons.retain(|reason| kinds.insert(without_numbers(reason)));
+    }
+    Some(median)
+}
+
+/// Reasons that differ in numbers only are one.
+fn without_numbers(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_ascii_digit() && *letter != '.').collect()
+}
+
+fn slice(outcome: &Outcome) -> Slice {
+    let Outcome { cpu, replies_per_s, .. } = outcome;
+    Slice { server_us_per_reply: cpu.server_us_per_reply, replies_per_s: *replies_per_s }
+}
+
+/// The median of each number of JSON values of the same form; where they differ in form, the first's.
+fn middle(all: &[Value]) -> Value {
+    match &all[0] {
+        Value::Number(_) => {
+            let median = statistics::median(all.iter().filter_map(Value::as_f64));
+            // Counts stay counts.
+            if all[0].is_u64() {
+                median.map_or(Value::Null, |median| (median.round() as u64).into())
+            } else {
+                median.into()
+            }
+        }
+        Value::Object(first) => {
+            let of = |key: &String| {
+                let of_all: Vec<Value> = all.iter().map(|one| one[key].clone()).collect();
+                (key.clone(), middle(&of_all))
+            };
+            Value::Object(first.keys().map(of).collect())
+        }
+        Value::Array(first) if all.iter().all(|one| one.as_array().map(Vec::len) == Some(first.len())) => {
+            let of = |at| middle(&all.iter().map(|one| one[at].clone()).collect::<Vec<_>>());
+            (0..first.len()).map(of).collect()
+        }
+        other => other.clone(),
+    }
+}
+
+/// What processes that the kernel has ended say against a server.
+pub(crate) fn want_of_memory(killed: u64) -> Option<String> {
+    (killed > 0).then(|| format!("the kernel ended {killed} of its processes for want of memory"))
+}
+
+/// A number of what the generator or a server of ours tells.
+fn number(told: &Value, path: &str) -> Result<f64> {
+    told.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path}"))
+}
+
+fn members<'a>(results: &'a Value, path: &str) -> impl Iterator<Item = &'a Value> {
+    results.pointer(path).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Results have every second since the run began; the first ones are the warm-up's, the last may be cut.
+fn whole_seconds(results: &Value) -> Vec<f64> {
+    let number = |path| number(results, path).unwrap_or(0.0);
+    let (begin, end) = (number("/run/warm_up_s").ceil() as usize, number("/run/outcome/duration_s") as usize);
+    let all = members(results, "/seconds").filter_map(|second| second["replies"].as_f64());
+    all.take(end).skip(begin).collect()
+}
+
+/// Which rules are broken where a server is asked again once it has answered, as `sluicelab load` tells.
+fn broken(results: &Value) -> Vec<String> {
+    let text = |check: &Value, key: &str| check[key].as_str().unwrap_or_default().to_owned();
+    let percent = |check: &Value, key: &str| check[key].as_f64().unwrap_or_default() * 100.0;
+    let is_broken = |check: &&Value| {
+        check["holds"] == Value::Bool(false)
+            && check["rule"].as_str().is_some_and(|rule| !NOT_THE_SERVERS.contains(&rule))
+    };
+    let told = members(results, "/checks").filter(is_broken).map(|check| {
+        format!(
+            "{}: {:.2}%, at most {:.2}% is allowed ({})",
+            text(check, "rule"),
+            percent(check, "found"),
+            percent(check, "allowed"),
+            text(check, "remark")
+        )
+    });
+    told.collect()
+}
+
+/// Whether calls of one size are served less than others, where clients come whatever the server does. Which
+/// calls it has read nobody can tell from outside, so that only this is judged: those that it never read are
+/// of all sizes alike. So an approximation, for every server: sizes that were never answered are not known.
+fn unfair(by_size: &[OfSize]) -> Option<String> {
+    let known = || by_size.iter().filter(|class| class.size != UNKNOWN && class.reached > 0.0);
+    let sum = |of: fn(&OfSize) -> f64| known().map(of).sum::<f64>();
+    let mean = over(sum(|class| class.unserved), sum(|class| class.reached));
+    let part = |class: &OfSize| class.unserved / class.reached;
+    let is_unfair = |class: &&OfSize| {
+        let error = (mean * (1.0 - mean) / class.reached).sqrt();
+        part(class) - mean > UNFAIRNESS + ERRORS * error
+    };
+    known().find(is_unfair).map(|class| {
+        format!(
+            "unfairness: {:.2}% of the calls for {}, {:.2}% of all, are not served; at most {:.0} points \
+             more are allowed",
+            part(class) * 100.0,
+            class.size,
+            mean * 100.0,
+            UNFAIRNESS * 100.0
+        )
+    })
+}
+
+/// What `sluicelab load` calls the size of what was never answered.
+const UNKNOWN: &str = "unknown";
+
+/// What a party of computed replies is called.
+const COMPUTED: &str = "computed";
+
+fn parties(results: &Value) -> Vec<Party> {
+    let number = |of: &Value, path| number(of, path).unwrap_or(0.0);
+    let seconds = number(results, "/run/outcome/duration_s") - number(results, "/run/warm_up_s");
+    let party = |of: &Value| {
+        let kind = of["dynamic"].as_bool().map(|computed| if computed { COMPUTED } else { "files" });
+        Some(Party {
+            name: of["class"].as_str().or(kind)?.to_owned(),
+            calls_per_s: over(number(of, "/calls"), seconds),
+            good_per_s: over(number(of, "/statuses/2xx"), seconds),
+            p99_ms: number(of, "/reply_time_ms/p99"),
+        })
+    };
+    // Where all is computed there is nothing to tell it from.
+    let has_files = members(results, "/by_kind").any(|kind| kind["dynamic"] == Value::Bool(false));
+    let kinds = members(results, "/by_kind").filter(|_| has_files);
+    members(results, "/by_class").chain(kinds).filter_map(party).collect()
+}
+
+fn work(before: &Sight, after: &Sight, useful_per_s: f64) -> Option<Work> {
+    let seconds = after.seconds_since(before);
+    let ((earlier, busy_earlier), (later, busy_later)) = before.work.zip(after.work)?;
+    let (requests_per_s, busy) = ((later - earlier) / seconds, (busy_later - busy_earlier) / seconds);
+    let in_vain = busy * (1.0 - over(useful_per_s, requests_per_s)).max(0.0);
+    Some(Work { requests_per_s, busy, in_vain })
+}
+
+fn of_size(class: &Value) -> Option<OfSize> {
+    let number = |path| number(class, path).ok();
+    let calls = number("/calls").filter(|calls| *calls > 0.0)?;
+    Some(OfSize {
+        size: class["size"].as_str()?.to_owned(),
+        calls,
+        reached: number("/reached")?,
+        timeouts: number("/timeouts")?,
+        unserved: number("/unserved")?,
+        mean_ms: number("/reply_time_ms/mean")?,
+        p99_ms: number("/reply_time_ms/p99")?,
+    })
+}
+
+/// The medians of each size, over those slices in which it was asked for.
+fn medians_by_size(slices: &[Outcome]) -> Vec<OfSize> {
+    let all = || slices.iter().flat_map(|slice| &slice.by_size);
+    let of = |size: &str| {
+        let same = all().filter(|class| class.size == size);
+        let values: Vec<Value> = same.filter_map(|class| serde_json::to_value(class).ok()).collect();
+        serde_json::from_value(middle(&values)).ok()
+    };
+    unique(all().map(|class| class.size.as_str())).into_iter().filter_map(of).collect()
+}
+
+fn cpu(before: &Sight, after: &Sight, replies_per_s: f64, client_us_per_call: f64) -> Cpu {
+    let seconds = after.seconds_since(before);
+    let server = after.server_ns.saturating_sub(before.server_ns) as f64 / 1e9 / seconds;
+    let user = after.user_ticks.saturating_sub(before.user_ticks);
+    let system = after.system_ticks.saturating_sub(before.system_ticks);
+    let cpus = |ticks: u64| seconds_of(ticks) / seconds;
+    let server_cpu = after.server_cpu.since(before.server_cpu);
+    let client_cpu = after.client_cpu.since(before.client_cpu);
+    // What is nice are fillers of shares.
+    let idle = |ticks: CpuTicks| cpus(ticks.idle + ticks.nice);
+    Cpu {
+        server,
+        server_user_part: over(user as f64, (user + system) as f64),
+        // Where nobody is answered all of it was in vain.
+        server_us_per_reply: server * 1e6 / replies_per_s.max(1.0),
+        server_softirq: cpus(server_cpu.softirq),
+        server_io_wait: cpus(server_cpu.io_wait),
+        server_idle: idle(server_cpu),
+        client_softirq: cpus(client_cpu.softirq),
+        client_idle: idle(client_cpu),
+        client_us_per_call,
+    }
+}
+
+/// What a server of ours tells of itself, if it is one: the replies of all classes that it has counted,
+/// per second, and how it accepted.
+fn accepting(before: &Sight, after: &Sight) -> Result<Option<(f64, Accepting)>> {
+    let (Some(before), Some(after)) = (&before.status, &after.status) else { return Ok(None) };
+    let grown = |path: &str| Ok::<_, anyhow::Error>(number(after, path)? - number(before, path)?);
+    // The status takes a process to ask for, and says when its values were read.
+    let seconds = grown("/time_unix_ms")? / 1e3;
+    let per_s = |path: &str| Ok::<_, anyhow::Error>(grown(path)? / seconds);
+    let served = |status: &Value| {
+        let classes = status.pointer("/total/replies").and_then(Value::as_object)?;
+        Some(classes.values().filter_map(Value::as_f64).sum::<f64>())
+    };
+    let (accepts_per_s, accept_phases_per_s) = (per_s("/total/accepts")?, per_s("/total/accept_phases")?);
+    let workers = after["workers"].as_array().context("the status has no workers")?.len();
+    let shares = (0..workers).map(|worker| {
+        let path = format!("/workers/{worker}/accepts");
+        // A worker that was started meanwhile has nothing before.
+        let accepts = number(after, &path)? - number(before, &path).unwrap_or(0.0);
+        Ok(over(accepts / seconds, accepts_per_s))
+    });
+    let replies = served(after).zip(served(before)).context("the status has no replies")?;
+    let this = Accepting {
+        accepts_per_s,
+        accept_phases_per_s,
+        accepts_per_phase: over(accepts_per_s, accept_phases_per_s),
+        phases_per_s: per_s("/total/phases")?,
+        event_waits_per_s: per_s("/total/event_waits")?,
+        shares: shares.collect::<Result<_>>()?,
+    };
+    Ok(Some(((replies.0 - replies.1) / seconds, this)))
+}
+
+/// A quotient that is 0 where there is nothing to divide by: JSON has no word for others, and a process for
+/// each connection has no accept phases.
+fn over(one: f64, other: f64) -> f64 {
+    if other > 0.0 { one / other } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::record::outcome::Looks;
+    use crate::tests::{outcome, outcome_but, outcome_of_looks, results, sight};
+
+    #[test]
+    fn looks_that_missed_the_window_are_a_reason() {
+        assert!(outcome_of_looks(5.0, &[], 99.0).is_valid());
+        let outcome = outcome_of_looks(5.0, &["late"], 101.0);
+        assert_eq!(
+            outcome.invalid[1],
+            "counters were read up to 101 ms from the edges of the measured window"
+        );
+    }
+
+    #[test]
+    fn a_server_that_lost_a_process_for_want_of_memory_has_failed() {
+        let begun = Instant::now();
+        let results = results(5.0, &[]);
+        assert_eq!(broken(&results), ["unfairness: 30.00%, at most 5.00% is allowed (9 bytes)"]);
+        let second = Sight { killed: 2, ..sight(begun + Duration::from_secs(2), 300) };
+        let looks = Looks { began_after_ms: 1.0, off_ms: 1.0 };
+        let outcome = of(&Watched { first: sight(begun, 100), second, looks, results }, None).unwrap();
+        assert!(outcome.is_valid());
+        assert_eq!(outcome.failed, ["the kernel ended 2 of its processes for want of memory"]);
+    }
+
+    #[test]
+    fn rates_are_differences_over_the_measured_time() {
+        let outcome = outcome_but(5.0, &["late"]);
+        let accepting = outcome.accepting.unwrap();
+        assert!((accepting.accepts_per_s - 100.0).abs() < 1e-9);
+        assert!((outcome.served_per_s.unwrap() - 200.0).abs() < 1e-9);
+        assert!((accepting.accepts_per_phase - 2.0).abs() < 1e-9);
+        assert!((outcome.drops_per_s["ListenDrops"] - 300.0).abs() < 1e-9);
+        assert!((outcome.timeouts - 0.1).abs() < 1e-9 && (outcome.errors - 0.2).abs() < 1e-9);
+        assert_eq!(outcome.seconds, [7.0, 8.0]);
+        let [meek] = &outcome.parties[..] else { panic!("{:?}", outcome.parties) };
+        let figures = [meek.calls_per_s, meek.good_per_s, meek.p99_ms, outcome.good_per_s];
+        let work = outcome.work.unwrap();
+        // 75 of 80 replies were good, 5 a second; 100 requests a second were computed in 5 s.
+        let all = figures.into_iter().chain([work.requests_per_s, work.busy, work.in_vain]);
+        for (found, expected) in all.zip([20.0, 16.0, 7.0, 4.6875, 100.0, 5.0, 4.765_625]) {
+            assert!((found - expected).abs() < 1e-3, "{found} is not {expected}");
+        }
+        assert!((outcome.refused - 0.05).abs() < 1e-9);
+        assert!((outcome.cpu.server_user_part - 0.25).abs() < 1e-9);
+        assert_eq!(outcome.invalid, ["late"]);
+    }
+
+    #[test]
+    fn an_overloaded_server_may_serve_few_but_not_only_the_small() {
+        let class = |size: &str, reached: f64, unserved: f64| OfSize {
+            size: size.to_owned(),
+            calls: reached,
+            reached,
+            timeouts: unserved,
+            unserved,
+            mean_ms: 1.0,
+            p99_ms: 1.0,
+        };
+        let small = class("< 1 KiB", 5_000.0, 1_500.0);
+        assert_eq!(
+            unfair(&[small.clone(), class("< 1 MiB", 100.0, 38.0), class("unknown", 50.0, 50.0)]),
+            None
+        );
+        let said = unfair(&[small, class("< 1 MiB", 24.0, 21.0)]).unwrap();
+        assert!(said.starts_with("unfairness: 87.50% of the calls for < 1 MiB, 30.27% of all"), "{said}");
+        assert_eq!(unfair(&[]), None);
+    }
+
+    #[test]
+    fn slices_come_to_the_median_of_each_figure() {
+        let slices = || [10.0, 500.0, 12.0].map(outcome).into();
+        let middle = median(slices()).unwrap();
+        assert!((middle.replies_per_s - 12.0).abs() < 1e-9 && middle.is_valid());
+        assert_eq!((middle.slices.len(), middle.descriptors), (3, 10));
+        let mut doubtful: Vec<Outcome> = slices();
+        doubtful[0].invalid.push("late".to_owned());
+        assert!(median(doubtful.clone()).unwrap().is_valid(), "one of three is not the most");
+        doubtful[1].invalid.push("late".to_owned());
+        doubtful[2].failed.push("timeouts".to_owned());
+        let middle = median(doubtful).unwrap();
+        assert_eq!((middle.invalid, middle.failed), (vec!["late".to_owned()], vec!["timeouts".to_owned()]));
+        assert!(median(Vec::new()).is_none());
+    }
+}

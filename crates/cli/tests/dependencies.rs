@@ -150,6 +150,76 @@ fn sources_keep_to_their_crate() {
     assert_eq!(breaches, Vec::<String>::new());
 }
 
+/// A conversation is told what came in and says what is to be sent: a channel makes the calls. The addresses
+/// and the runs of memory of `sys::socket` are no calls.
+#[test]
+fn a_conversation_makes_no_call_on_a_socket() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/src/conversation");
+    let mut breaches = Vec::new();
+    let files = rust_files(&directory);
+    assert!(files.len() > 5, "only {} files were found", files.len());
+    for path in files {
+        let source = fs::read_to_string(&path).expect("a source file can be read");
+        breaches
+            .extend(calls_on_sockets(&source).into_iter().map(|call| format!("{}: {call}", path.display())));
+    }
+    assert_eq!(breaches, Vec::<String>::new());
+}
+
+/// What a source names of `sys::socket` that may be a call, and what else of the system could be one on a
+/// socket.
+fn calls_on_sockets(source: &str) -> Vec<String> {
+    const NO_CALLS: &[&str] = &["PeerAddress", "Slice"];
+    let tokens: TokenStream = source.parse().expect("it can be read as Rust");
+    let mut found = members_of(tokens.clone(), &["sys", "socket"]);
+    found.retain(|name| !NO_CALLS.contains(&name.as_str()));
+    for path in [&["std", "net"][..], &["AsFd"], &["OwnedFd"], &["AsRawFd"], &["as_fd"]] {
+        if names_path(tokens.clone(), path) {
+            found.push(path.join("::"));
+        }
+    }
+    found
+}
+
+/// What is named directly below a path: `c` of `a::b::c`, and `c` and `d` of `a::b::{c, d}`. Where the path
+/// is named as a whole, so that anything below it can be named by its end, that end.
+fn members_of(tokens: TokenStream, path: &[&str]) -> Vec<String> {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let mut found = Vec::new();
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Ident(ident) if *ident == path[0] => found.extend(below(&tokens[at..], path)),
+            TokenTree::Group(group) => found.extend(members_of(group.stream(), path)),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The same of a path that begins here, or does not.
+fn below(tokens: &[TokenTree], path: &[&str]) -> Vec<String> {
+    let Some(TokenTree::Ident(ident)) = tokens.first() else { return Vec::new() };
+    let rest = match path {
+        [first, rest @ ..] if ident == first => rest,
+        [] => return vec![ident.to_string()],
+        _ => return Vec::new(),
+    };
+    match &tokens[1..] {
+        [TokenTree::Punct(one), TokenTree::Punct(two), after @ ..]
+            if one.as_char() == ':' && two.as_char() == ':' =>
+        {
+            let Some(TokenTree::Group(group)) = after.first() else { return below(after, rest) };
+            let members: Vec<TokenTree> = group.stream().into_iter().collect();
+            members
+                .split(|token| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ','))
+                .flat_map(|member| below(member, rest))
+                .collect()
+        }
+        _ if rest.is_empty() => vec![ident.to_string()],
+        _ => Vec::new(),
+    }
+}
+
 /// What the design lets one member do.
 struct Crate {
     name: &'static str,
@@ -385,6 +455,29 @@ mod bad_samples {
                 "bench is in CRATES, but no member".to_owned()
             ]
         );
+    }
+
+    #[test]
+    fn a_call_of_a_conversation_is_found_however_it_is_written() {
+        for (source, call) in [
+            ("fn f() { sys::socket::recv(&s, &mut room); }", "recv"),
+            ("use sys::socket::{self, PeerAddress};", "self"),
+            ("use sys::socket;", "socket"),
+            ("use sys::{clock, socket::{Slice, send_file}};", "send_file"),
+            ("mod deep { fn f() { if true { ::sys::socket::shutdown_write(s) } } }", "shutdown_write"),
+            ("use std::{fmt, net::TcpStream};", "std::net"),
+            ("fn f(s: OwnedFd) {}", "OwnedFd"),
+        ] {
+            assert_eq!(calls_on_sockets(source), [call], "{source}");
+        }
+        for source in [
+            "use sys::socket::{PeerAddress, Slice};",
+            "use sys::socket::Slice;",
+            "fn f(peer: sys::socket::PeerAddress) { sys::clock::monotonic_ms(); }",
+            "//! sys::socket::recv\nconst A: &str = \"sys::socket::recv\";",
+        ] {
+            assert!(calls_on_sockets(source).is_empty(), "{source}");
+        }
     }
 
     #[test]

@@ -24,10 +24,7 @@ impl Sample {
     pub(crate) fn of(series: &Series, value: impl Fn(&Outcome) -> f64) -> Self {
         let (counted, uncounted): (Vec<&Outcome>, Vec<&Outcome>) =
             series.tries().partition(|outcome| counts(outcome));
-        // What is no number is not told by those who asked.
-        let values = |outcomes: Vec<&Outcome>| {
-            outcomes.into_iter().map(&value).filter(|value| !value.is_nan()).collect()
-        };
+        let values = |outcomes: Vec<&Outcome>| outcomes.into_iter().map(&value).collect();
         Self { counted: values(counted), uncounted: values(uncounted) }
     }
 

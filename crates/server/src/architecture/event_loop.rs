@@ -42,10 +42,11 @@ use super::common::token::{Kind, Token};
 use super::events::{EventMechanism, Registration};
 use crate::accept::{AcceptPolicy, Gate};
 use crate::allotment::Allotment;
+use crate::channel::{Client, Plain};
 use crate::config::{Sends, Settings, Wake};
 use crate::content::Patience;
 use crate::control::{Control, Phase};
-use crate::conversation::{Client, Conversation, Turn};
+use crate::conversation::Turn;
 use crate::counters::Reset;
 use crate::error_log::Limited;
 use crate::helpers::Helpers;
@@ -93,7 +94,7 @@ pub struct EventLoop {
 
 /// A connection and what its socket is registered for.
 struct Registered {
-    conversation: Conversation,
+    conversation: Plain,
     registration: Registration,
     generation: u16,
     /// It is due for a turn already: it gets one, however many reasons there are.
@@ -192,7 +193,7 @@ impl EventLoop {
         if let Some(common) = &self.service.common {
             common.own(&client.socket);
         }
-        let mut conversation = Conversation::new(client, &self.service);
+        let mut conversation = Plain::new(client, &self.service);
         if self.work_phase_skips_new {
             conversation.await_input();
         }

@@ -41,9 +41,10 @@ use self::yielding::Yielding;
 use super::common::doors::{Accepted, Door};
 use super::common::ending::{Begins, Census, Ending};
 use crate::accept::Gate;
+use crate::channel::{Client, Plain};
 use crate::config::{Settings, Wake};
 use crate::control::{Control, Phase};
-use crate::conversation::{Client, Conversation, Turn};
+use crate::conversation::Turn;
 use crate::counters::{ConnectionState, Reset};
 use crate::crew::Crew;
 use crate::error_log::Limited;
@@ -104,7 +105,7 @@ impl Worker {
         service.sends_block = true;
         service.sends = Some(BlockingSends::of_one_client(&service.counters.alarm_rings)?);
         crew.set_free(number, false);
-        service.counters.connection_bytes.raise_to(size_of::<Conversation>() as u64);
+        service.counters.connection_bytes.raise_to(size_of::<Plain>() as u64);
         service.counters.connection_places.set(1);
         let this = Self {
             service,
@@ -221,7 +222,7 @@ impl Worker {
     /// Serves a client until its connection ends.
     fn serve(&mut self, client: Client) -> io::Result<()> {
         self.service.counters.connections_opened.add(1);
-        let mut client = Conversation::new(client, &self.service);
+        let mut client = Plain::new(client, &self.service);
         if self.work_phase_skips_new {
             client.await_input();
         }
@@ -341,7 +342,7 @@ impl Worker {
     /// Whether the client's next request may be awaited in the call that receives it: that is all that the
     /// client waits for, and there is time until that call is broken off. If so, there is input as far as the
     /// client knows.
-    fn may_await_in_receive(&self, client: &mut Conversation) -> bool {
+    fn may_await_in_receive(&self, client: &mut Plain) -> bool {
         let sends = self.service.sends.as_ref();
         let Some(within_ms) = sends.and_then(BlockingSends::breaks_off_within_ms) else { return false };
         let left = client.deadline().map(|deadline| deadline.remaining(self.service.clock.tick));
@@ -357,7 +358,7 @@ impl Worker {
 
     /// Waits until the client can go on, its deadline has come, the supervisor calls, or it is time to look
     /// around; says whether the client can go on.
-    fn await_event(&mut self, client: &mut Conversation, look: Tick) -> io::Result<bool> {
+    fn await_event(&mut self, client: &mut Plain, look: Tick) -> io::Result<bool> {
         self.service.rest();
         let now = self.service.clock.tick;
         let deadline = client.deadline().map(|deadline| deadline.remaining(now));
@@ -401,7 +402,7 @@ impl Worker {
     }
 
     /// Does what the supervisor wants.
-    fn heed_supervisor(&mut self, mut client: Option<&mut Conversation>) {
+    fn heed_supervisor(&mut self, mut client: Option<&mut Plain>) {
         if let Notifier::Process = self.notifier {
             self.control.heed_signals();
         }
@@ -454,7 +455,7 @@ impl Worker {
     }
 
     /// Whether the client takes longer than it may where others wait.
-    fn dawdles(&self, headway: &mut Headway, client: &Conversation) -> bool {
+    fn dawdles(&self, headway: &mut Headway, client: &Plain) -> bool {
         if client.waits_for_application() {
             return false;
         }
@@ -473,7 +474,7 @@ impl Worker {
     }
 
     /// Has the client give way to those who wait.
-    fn let_go(&mut self, client: &mut Conversation) -> Turn {
+    fn let_go(&mut self, client: &mut Plain) -> Turn {
         self.service.counters.connections_closed_under_pressure.add(1);
         client.give_way(&mut self.service)
     }
@@ -503,12 +504,12 @@ fn is_something(event: Ready) -> bool {
     event.readable || event.writable || event.hang_up || event.error
 }
 
-fn stage(client: &Conversation) -> Stage {
+fn stage(client: &Plain) -> Stage {
     Stage { state: client.state(), requests: client.requests() }
 }
 
 /// How long a client that was just accepted has waited at least.
-fn waited_ticks(client: &Conversation) -> u32 {
+fn waited_ticks(client: &Plain) -> u32 {
     // Of a client through a Unix socket it is not known.
     tcp_info::waited_ms(client).unwrap_or(0) / Tick::MS
 }

@@ -12,7 +12,8 @@
 //! where the connection ends, it is shut down or reset by name: closing a socket that others have is no end.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use http1::{End, Head, Method, OpenReply, ProtocolError, Run, Status, Step, Terms, Tick, TimerKind};
@@ -20,15 +21,52 @@ use sys::socket::Slice;
 
 use super::disk::Owed;
 use super::receive::Input;
-use super::turn::{Next, Turn};
+use super::turn::Next;
 use super::{Conversation, Pause};
 use crate::content::{Call, Named, Pin, Prefetched, SiteNumber};
 use crate::counters::Failure as Failed;
-use crate::gateway::{Afterwards, Area, Asker, Failure, Lendable, Link, Relay};
+use crate::gateway::{Afterwards, Asker, Failure, Link, Relay};
+use crate::line::Line;
 use crate::service::Service;
 
-/// Most runs of a reply in one call: as many as come in a read of some chunks.
+/// Most runs of a reply in one operation: as many as come in a read of some chunks.
 const GATHER: usize = 16;
+
+/// Room for the runs of memory of one operation for an application's reply.
+pub type Passages<'a> = [Slice<'a>; GATHER];
+
+/// What goes next to the client of what an application replies.
+#[derive(Clone, Debug)]
+pub enum Passage<'a> {
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// These bytes, and then pages.
+    BytesBeforePages(&'a [u8]),
+    /// So many runs of memory, which may be shared with the application.
+    Runs(usize),
+    /// Pages that are shared with the application: this range of the file that they are.
+    Pages(BorrowedFd<'a>, Range<u64>),
+}
+
+/// How far a request for an application has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attended {
+    /// What there is of a reply is to be sent, as [`Conversation::next_passage`] says.
+    GoesOn,
+    /// No application is at work for it any more.
+    IsOver,
+}
+
+/// What is to be done about the body of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// More of it may be at hand.
+    GoesOn,
+    /// It needs input.
+    NeedsInput,
+    /// There is no more of it to be taken.
+    IsOver,
+}
 
 /// How often it is looked after a client of whose leaving nobody would tell, and whose turn in a queue may
 /// have come.
@@ -88,7 +126,13 @@ impl From<Failure> for Trouble {
 impl Conversation {
     /// Has an application answer the request that was announced with this head.
     #[cold]
-    pub(super) fn call(&mut self, service: &mut Service, call: Box<Call>, head: &Head<'_>, consumed: &[u8]) {
+    pub(super) fn call(
+        &mut self,
+        (service, line): (&mut Service, Line<'_>),
+        call: Box<Call>,
+        head: &Head<'_>,
+        consumed: &[u8],
+    ) {
         if self.lent_to.as_ref().is_some_and(|lent_to| lent_to.pool != call.pool) {
             return self.misdirect(service, call.site, head);
         }
@@ -102,7 +146,7 @@ impl Conversation {
             client: asks_for.client().unwrap_or(self.peer),
             asks_for,
             origin: service.proxies.origin(&self.peer, self.announced.as_deref(), head.fields),
-            local: sys::socket::local_address(self.socket.as_fd()).ok(),
+            local: line.local_address(),
         };
         let mut kept = service.buffers.take();
         kept.extend_from_slice(consumed);
@@ -136,30 +180,6 @@ impl Conversation {
         self.answer_error(service, (site, Status::MISDIRECTED_REQUEST, head.path), terms, None);
     }
 
-    /// Goes on with the application, if that is what it waits for. `None`: it is over, or something else is.
-    #[cold]
-    pub(super) fn attend_application(&mut self, service: &mut Service) -> Option<Turn> {
-        let mut application = self.take_application()?;
-        self.active = service.clock.tick;
-        let mut scratch = std::mem::take(&mut service.scratch);
-        let turn = self.attend(service, &mut application, &mut scratch);
-        service.scratch = scratch;
-        match turn {
-            Ok(None) => {
-                self.end_application(service, *application);
-                None
-            }
-            Ok(Some(turn)) => {
-                self.exchange.waiting = Some(Box::new(Pause::Application(application)));
-                Some(turn)
-            }
-            Err(trouble) => {
-                self.give_application_up(service, *application, trouble);
-                None
-            }
-        }
-    }
-
     /// The application, if that is what it waits for.
     fn take_application(&mut self) -> Option<Box<Application>> {
         match *self.exchange.waiting.take()? {
@@ -171,271 +191,253 @@ impl Conversation {
         }
     }
 
-    /// Works on both sides until something would block, the reply is sent (`None`), or its share is used.
-    fn attend(
+    /// Gives the application up if there was trouble with it.
+    fn settles<T>(
         &mut self,
         service: &mut Service,
-        application: &mut Application,
-        scratch: &mut [u8],
-    ) -> Result<Option<Turn>, Trouble> {
-        let mut share = service.quantum;
-        if self.hung_up && sys::socket::has_hung_up(self.socket.as_fd()) {
-            return Err(Trouble::Gone);
-        }
-        if application.relay.awaits_body() && !self.take_body(service, application, scratch, &mut share)? {
-            return Ok(Some(if self.readable { Turn::Unfinished } else { Turn::Application }));
-        }
-        // Not everybody hears of it who waits for others.
-        if application.relay.may_go(&service.gateway) && sys::socket::has_hung_up(self.socket.as_fd()) {
-            return Err(Trouble::Gone);
-        }
-        if application.relay.is_lent() && !application.relay.has_input() {
-            application.disturbances = application.disturbances.saturating_add(1);
-        }
-        loop {
-            let client = Some(self.lendable()).filter(|_| application.interim.is_empty());
-            let (gateway, mut tools) = service.gateway_and_tools(scratch, &mut share, client);
-            application.relay.note_client(!self.writable);
-            let was_writable = self.writable;
-            let worked = application.relay.work(gateway, &mut tools);
-            if application.relay.has_lent() {
-                self.note_lent(&application.relay, worked.is_err())?;
-                // Who is lent may not be watched.
-                application.look_at.get_or_insert(service.clock.tick.after(LOOK_TICKS));
-            }
-            worked?;
-            if application.relay.returned().is_some() {
-                return Ok(None);
-            }
-            if let Some(named) = application.relay.take_named() {
-                return Err(Trouble::Named(named));
-            }
-            let sent = self.send_reply(service, application)?;
-            if application.relay.reply().is_some_and(|reply| reply.is_complete()) {
-                return Ok(None);
-            }
-            share = share.saturating_sub(sent);
-            if share == 0 {
-                // One that always has more to do may never come to where deadlines are looked at.
-                let now = service.clock.tick;
-                if application.deadline().is_some_and(|deadline| deadline.reached(now)) {
-                    self.look_after_application(service, application)?;
+        line: Line<'_>,
+        result: Result<T, Trouble>,
+        given_up: T,
+    ) -> T {
+        match result {
+            Ok(done) => done,
+            Err(trouble) => {
+                if let Some(application) = self.take_application() {
+                    self.give_application_up(service, line, *application, trouble);
                 }
-                return Ok(Some(Turn::Unfinished));
-            }
-            // What was sent may have made room for more, and so may a client that turns out to be slow.
-            if sent == 0 && self.writable == was_writable {
-                return Ok(Some(Turn::Application));
+                given_up
             }
         }
     }
 
-    fn lendable(&self) -> Lendable<'_> {
-        Lendable { socket: self.socket.as_fd(), blocks: self.blocks }
+    /// The client of a request for an application has left.
+    #[cold]
+    pub fn client_has_left(&mut self, service: &mut Service, line: Line<'_>) {
+        self.settles(service, line, Err(Trouble::Gone), ());
     }
 
-    /// Takes note of having been lent. What goes wrong then may be its own end.
-    fn note_lent(&mut self, relay: &Relay, has_failed: bool) -> Result<(), Trouble> {
-        if self.lent_to.is_none() {
-            let (site, _) = relay.owed();
-            self.lent_to = Some(Box::new(LentTo { site, pool: Arc::clone(relay.pool()) }));
-        }
-        if has_failed && sys::socket::has_hung_up(self.socket.as_fd()) {
-            return Err(Trouble::Gone);
-        }
-        Ok(())
-    }
-
-    /// Takes the request's body in; says whether it is complete.
-    fn take_body(
-        &mut self,
-        service: &mut Service,
-        application: &mut Application,
-        scratch: &mut [u8],
-        share: &mut u64,
-    ) -> Result<bool, Trouble> {
-        if let Some(is_persistent) = self.machine.invite_body() {
+    /// Begins to take the rest of a request's body, which may have to be asked for: that is the next
+    /// [passage](Self::next_passage).
+    pub fn begins_body(&mut self, input: &mut Input<'_>) {
+        if let Some(application) = self.exchange.application_mut()
+            && let Some(is_persistent) = self.machine.invite_body()
+        {
             application.relay.set_persistent(is_persistent);
             application.interim = CONTINUE;
         }
-        self.send_interim(service, application)?;
-        let mut input = Input::new(scratch);
-        input.take_up(&mut self.rest);
-        let taken = loop {
-            if input.is_used_up() && self.receive_body(service, application, share) {
-                continue;
-            }
-            if !self.machine.is_reading_body() {
-                break match application.relay.end_body(&mut service.gateway, service.clock.tick) {
-                    Ok(()) => Ok(true),
-                    Err(failure) => Err(failure.into()),
-                };
-            }
-            let unused = input.unused();
-            match self.machine.receive(&service.limits, service.clock.tick, unused, self.eof) {
-                Ok((used, step)) => {
-                    let needs_input = matches!(step, Step::NeedInput);
-                    let taken = match step {
-                        Step::Body(range) => {
-                            let left = self.machine.body_left();
-                            application.relay.take_body(&mut service.gateway, &unused[range], left)
-                        }
-                        _ => Ok(()),
-                    };
-                    input.use_up(used);
-                    if let Err(failure) = taken {
-                        break Err(failure.into());
-                    }
-                    if needs_input
-                        && (*share == 0 || !self.readable || !self.read(service, &mut input, share))
-                    {
-                        break Ok(false);
-                    }
-                }
-                Err(error) => break Err(Trouble::Body(error)),
-            }
-        };
-        self.rest_unseen = !input.is_used_up();
-        self.keep(service, &input);
-        if self.machine.wants_end() != http1::End::Open {
-            return Err(Trouble::Gone);
-        }
-        taken
+        self.take_up(input);
     }
 
-    /// Receives what can only be body where it is kept. `false`: there is no room there, or nothing to be
-    /// had.
-    fn receive_body(
-        &mut self,
-        service: &mut Service,
-        application: &mut Application,
-        share: &mut u64,
-    ) -> bool {
-        if !self.readable || *share == 0 || !self.machine.is_reading_body() {
-            return false;
+    /// Takes a piece of the request's body in.
+    pub fn take_body(&mut self, service: &mut Service, line: Line<'_>, input: &mut Input<'_>) -> Body {
+        let taken = self.take_piece(service, input);
+        self.settles(service, line, taken, Body::IsOver)
+    }
+
+    fn take_piece(&mut self, service: &mut Service, input: &mut Input<'_>) -> Result<Body, Trouble> {
+        let Self { machine, exchange, eof, .. } = self;
+        let Some(application) = exchange.application_mut() else { return Ok(Body::IsOver) };
+        if !machine.is_reading_body() {
+            application.relay.end_body(&mut service.gateway, service.clock.tick)?;
+            return Ok(Body::IsOver);
         }
-        let left = self.machine.body_left().unwrap_or(0).min(*share);
+        let unused = input.unused();
+        let (used, step) =
+            machine.receive(&service.limits, service.clock.tick, unused, *eof).map_err(Trouble::Body)?;
+        let next = if matches!(step, Step::NeedInput) { Body::NeedsInput } else { Body::GoesOn };
+        let taken = match step {
+            Step::Body(range) => {
+                let left = machine.body_left();
+                application.relay.take_body(&mut service.gateway, &unused[range], left)
+            }
+            _ => Ok(()),
+        };
+        input.use_up(used);
+        taken?;
+        Ok(next)
+    }
+
+    /// Where the next bytes can be received behind what is there, and how many at most, `share` among them,
+    /// if they can only be body and are worth an operation of their own.
+    pub fn room_for_body(&mut self, share: u64) -> Option<(&mut Vec<u8>, usize)> {
+        let Self { machine, exchange, .. } = self;
+        if !machine.is_reading_body() {
+            return None;
+        }
+        let left = machine.body_left().unwrap_or(0).min(share);
+        let body = exchange.application_mut()?.relay.room_for_body()?;
+        let room = (body.capacity() - body.len()).min(usize::try_from(left).unwrap_or(usize::MAX));
+        (room >= WORTH_A_CALL).then_some((body, room))
+    }
+
+    /// Takes in so many bytes that were received in the [room](Self::room_for_body) for them. `false`: they
+    /// were none of the body.
+    pub fn take_received_body(&mut self, service: &mut Service, count: usize) -> bool {
+        let Self { machine, exchange, eof, .. } = self;
+        let Some(application) = exchange.application_mut() else { return false };
         let Some(body) = application.relay.room_for_body() else { return false };
-        let have = body.len();
-        let room = (body.capacity() - have).min(usize::try_from(left).unwrap_or(usize::MAX));
-        if room < WORTH_A_CALL {
-            return false;
-        }
-        // An end or a fault is met again by who takes it up.
-        let Ok(count @ 1..) = sys::socket::recv_behind(self.socket.as_fd(), body, room) else { return false };
-        let (mut used, eof) = (have, self.eof);
+        let mut used = body.len() - count;
         while used < body.len() {
-            match self.machine.receive(&service.limits, service.clock.tick, &body[used..], eof) {
+            match machine.receive(&service.limits, service.clock.tick, &body[used..], *eof) {
                 Ok((more, _)) if more > 0 => used += more,
                 // It is body to its last byte.
                 _ => return false,
             }
         }
         application.relay.has_received(count);
-        // Behind descriptors there may be more.
-        self.readable = count == room || self.is_local || self.hung_up;
-        *share -= count as u64;
-        service.counters.bytes_received.add(count as u64);
         true
     }
 
-    fn send_interim(&mut self, service: &mut Service, application: &mut Application) -> Result<(), Trouble> {
-        while self.writable && !application.interim.is_empty() {
-            let sent = self.send_now(service, application.interim)?;
-            application.interim = &application.interim[sent..];
+    /// Leaves the body for now, and keeps what is unused of the input. Says how far it has come.
+    pub fn leaves_body(&mut self, service: &mut Service, line: Line<'_>, input: &Input<'_>) -> Attended {
+        self.rest_unseen = !input.is_used_up();
+        self.keep(service, input);
+        if self.exchange.application().is_none() {
+            return Attended::IsOver;
         }
-        Ok(())
+        if self.machine.wants_end() != End::Open {
+            self.client_has_left(service, line);
+            return Attended::IsOver;
+        }
+        Attended::GoesOn
     }
 
-    /// Sends what there is of the reply, and says how many bytes are gone.
-    fn send_reply(&mut self, service: &mut Service, application: &mut Application) -> Result<u64, Trouble> {
-        self.send_interim(service, application)?;
-        let mut gone = 0;
-        while self.writable && application.interim.is_empty() {
-            let Some((reply, area)) = application.relay.outgoing().filter(|(reply, _)| reply.left() > 0)
-            else {
-                break;
-            };
-            let sent = match area {
-                None => self.send_now(service, reply.unsent())?,
-                Some(area) => self.send_from_area(service, reply, area)?,
-            };
-            if let Some(reply) = application.relay.reply() {
-                reply.sent(sent as u64);
-            }
-            gone += sent as u64;
+    /// A request whose body is complete comes to a turn: whether its client still is there, if that is of
+    /// interest now.
+    pub fn begins_to_attend(&mut self, service: &mut Service, line: Line<'_>) -> Attended {
+        let Some(application) = self.exchange.application_mut() else { return Attended::IsOver };
+        // Not everybody hears of it who waits for others.
+        if application.relay.may_go(&service.gateway) && line.has_hung_up() {
+            self.client_has_left(service, line);
+            return Attended::IsOver;
         }
-        Ok(gone)
+        if application.relay.is_lent() && !application.relay.has_input() {
+            application.disturbances = application.disturbances.saturating_add(1);
+        }
+        Attended::GoesOn
     }
 
-    /// Sends what there is room for of a reply of which a part lies in memory that is shared.
-    fn send_from_area(
+    /// Exchanges with the application what there is, up to the share. `is_full` says that the client's side
+    /// has no room for a reply.
+    pub fn attend(
         &mut self,
         service: &mut Service,
-        reply: &OpenReply<Pin>,
-        area: &Area,
-    ) -> Result<usize, Trouble> {
-        let sent = match area.pages() {
-            None => {
-                let (mut slices, mut count) = ([Slice::EMPTY; GATHER], 0);
-                for run in reply.runs().take(GATHER) {
-                    slices[count] = match run {
-                        Run::Own(bytes) => Slice::new(bytes),
-                        Run::Elsewhere(range) => area.slice(&range),
-                    };
-                    count += 1;
-                }
-                sys::socket::send_slices_at_once(self.socket.as_fd(), &slices[..count])
+        line: Line<'_>,
+        scratch: &mut [u8],
+        share: &mut u64,
+        is_full: bool,
+    ) -> Attended {
+        let attended = self.exchange_with_application(service, line, scratch, share, is_full);
+        let attended = self.settles(service, line, attended, Attended::IsOver);
+        if attended == Attended::IsOver
+            && let Some(application) = self.take_application()
+        {
+            self.end_application(service, *application);
+        }
+        attended
+    }
+
+    fn exchange_with_application(
+        &mut self,
+        service: &mut Service,
+        line: Line<'_>,
+        scratch: &mut [u8],
+        share: &mut u64,
+        is_full: bool,
+    ) -> Result<Attended, Trouble> {
+        let Self { exchange, lent_to, .. } = self;
+        let Some(application) = exchange.application_mut() else { return Ok(Attended::IsOver) };
+        let client = line.lendable().filter(|_| application.interim.is_empty());
+        let (gateway, mut tools) = service.gateway_and_tools(scratch, share, client);
+        application.relay.note_client(is_full);
+        let worked = application.relay.work(gateway, &mut tools);
+        if application.relay.has_lent() {
+            lent_to.get_or_insert_with(|| {
+                let (site, _) = application.relay.owed();
+                Box::new(LentTo { site, pool: Arc::clone(application.relay.pool()) })
+            });
+            // What goes wrong then may be its own end.
+            if worked.is_err() && line.has_hung_up() {
+                return Err(Trouble::Gone);
             }
-            Some(pages) => self.send_pages(reply, pages),
+            // Who is lent may not be watched.
+            application.look_at.get_or_insert(service.clock.tick.after(LOOK_TICKS));
+        }
+        worked?;
+        if application.relay.returned().is_some() {
+            return Ok(Attended::IsOver);
+        }
+        if let Some(named) = application.relay.take_named() {
+            return Err(Trouble::Named(named));
+        }
+        Ok(Attended::GoesOn)
+    }
+
+    /// What is to be sent next to the client of an application. This changes nothing but `runs`, where runs
+    /// of memory go.
+    pub fn next_passage<'a>(&'a self, runs: &mut Passages<'a>) -> Option<Passage<'a>> {
+        let application = self.exchange.application()?;
+        if !application.interim.is_empty() {
+            return Some(Passage::Bytes(application.interim));
+        }
+        let (reply, area) = application.relay.outgoing().filter(|(reply, _)| reply.left() > 0)?;
+        let Some(area) = area else { return Some(Passage::Bytes(reply.unsent())) };
+        let Some(pages) = area.pages() else {
+            let mut count = 0;
+            for run in reply.runs().take(GATHER) {
+                runs[count] = match run {
+                    Run::Own(bytes) => Slice::new(bytes),
+                    Run::Elsewhere(range) => area.slice(&range),
+                };
+                count += 1;
+            }
+            return Some(Passage::Runs(count));
         };
-        self.take_in_sent(service, sent)
+        let mut left = reply.runs();
+        Some(match left.next()? {
+            Run::Own(bytes) if left.next().is_some() => Passage::BytesBeforePages(bytes),
+            Run::Own(bytes) => Passage::Bytes(bytes),
+            Run::Elsewhere(range) => Passage::Pages(pages, range),
+        })
     }
 
-    /// Sends the next run: bytes, or pages that the kernel sends themselves, for which the socket must not
-    /// block.
-    fn send_pages(&mut self, reply: &OpenReply<Pin>, pages: BorrowedFd<'_>) -> io::Result<usize> {
-        if std::mem::take(&mut self.blocks) {
-            sys::socket::set_nonblocking(self.socket.as_fd(), true)?;
-        }
-        let mut runs = reply.runs();
-        match runs.next() {
-            None => Ok(0),
-            Some(Run::Own(bytes)) if runs.next().is_some() => {
-                sys::socket::send_more(self.socket.as_fd(), &[Slice::new(bytes)])
-            }
-            Some(Run::Own(bytes)) => sys::socket::send_at_once(self.socket.as_fd(), bytes),
-            Some(Run::Elsewhere(range)) => {
-                let (mut offset, count) = (range.start, (range.end - range.start) as usize);
-                sys::socket::send_file(self.socket.as_fd(), pages, &mut offset, count)
-            }
+    /// That many bytes of the passage are sent.
+    pub fn passed(&mut self, service: &mut Service, count: usize) {
+        service.counters.bytes_sent.add(count as u64);
+        let Some(application) = self.exchange.application_mut() else { return };
+        if !application.interim.is_empty() {
+            application.interim = &application.interim[count..];
+        } else if let Some(reply) = application.relay.reply() {
+            reply.sent(count as u64);
         }
     }
 
-    /// Sends what there is room for, also where sends block.
-    fn send_now(&mut self, service: &mut Service, bytes: &[u8]) -> Result<usize, Trouble> {
-        let sent = sys::socket::send_at_once(self.socket.as_fd(), bytes);
-        self.take_in_sent(service, sent)
+    /// Nothing can be sent any more.
+    #[cold]
+    pub fn not_passed(&mut self, service: &mut Service, line: Line<'_>, error: &io::Error) {
+        self.broken(service, error, Failed::Send);
+        self.client_has_left(service, line);
     }
 
-    fn take_in_sent(&mut self, service: &mut Service, sent: io::Result<usize>) -> Result<usize, Trouble> {
-        match sent {
-            Ok(sent) => {
-                service.counters.bytes_sent.add(sent as u64);
-                Ok(sent)
-            }
-            Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock => {
-                    self.writable = false;
-                    Ok(0)
-                }
-                io::ErrorKind::Interrupted => Ok(0),
-                _ => {
-                    self.broken(service, &error, Failed::Send);
-                    Err(Trouble::Gone)
-                }
-            },
+    /// Whether the application is still at work for it, once what there was of the reply has been sent.
+    pub fn is_attended(&mut self, service: &mut Service) -> Attended {
+        let Some(application) = self.exchange.application_mut() else { return Attended::IsOver };
+        if application.relay.reply().is_none_or(|reply| !reply.is_complete()) {
+            return Attended::GoesOn;
         }
+        if let Some(application) = self.take_application() {
+            self.end_application(service, *application);
+        }
+        Attended::IsOver
+    }
+
+    /// A turn has used its share up. One that always has more to do may never come to where deadlines are
+    /// looked at, so they are looked at here.
+    pub fn has_used_share(&mut self, service: &mut Service, line: Line<'_>) -> Attended {
+        if self.application_deadline().is_some_and(|deadline| deadline.reached(service.clock.tick)) {
+            self.look_after_application(service, line);
+        }
+        if self.has_application() { Attended::GoesOn } else { Attended::IsOver }
     }
 
     /// The reply is sent: the connection goes on, or ends.
@@ -461,11 +463,17 @@ impl Conversation {
     }
 
     /// There will be no reply of the application's, or no more of it.
-    fn give_application_up(&mut self, service: &mut Service, mut application: Application, trouble: Trouble) {
+    fn give_application_up(
+        &mut self,
+        service: &mut Service,
+        line: Line<'_>,
+        mut application: Application,
+        trouble: Trouble,
+    ) {
         let (request, mut owed) = (application.relay.request(), application.relay.owed());
         let mut spoilt = None;
         if let Trouble::Application(failure) = &trouble {
-            match application.relay.afterwards(self.lendable(), failure, &service.gateway) {
+            match application.relay.afterwards(line.lendable(), failure, &service.gateway) {
                 Afterwards::Answerable => {}
                 Afterwards::AnswerableOnce => owed.1.persistent = false,
                 Afterwards::Spoilt(sent) => spoilt = Some((failure.status(), sent)),
@@ -553,36 +561,17 @@ impl Conversation {
         self.exchange.application()?.deadline()
     }
 
-    /// A deadline has come while an application is at work. `None`: ask for the deadline again.
-    pub(super) fn application_timeout(&mut self, service: &mut Service) -> Option<Next> {
-        let mut application = self.take_application()?;
-        match self.look_after_application(service, &mut application) {
-            Ok(()) => self.exchange.waiting = Some(Box::new(Pause::Application(application))),
-            Err(trouble) => self.give_application_up(service, *application, trouble),
-        }
+    /// A deadline has come while an application is at work.
+    pub(super) fn application_timeout(&mut self, service: &mut Service, line: Line<'_>) -> Option<Next> {
+        self.exchange.application()?;
+        self.look_after_application(service, line);
         // Another server may be due.
         Some(Next::Receive)
     }
 
-    fn look_after_application(
-        &mut self,
-        service: &mut Service,
-        application: &mut Application,
-    ) -> Result<(), Trouble> {
-        let now = service.clock.tick;
-        let is_slow = application.relay.look_after_loan(self.lendable(), &service.limits, now);
-        application.relay.expire(&mut service.gateway, now)?;
-        if let Some(look_at) = &mut application.look_at {
-            *look_at = now.after(LOOK_TICKS);
-            if sys::socket::has_hung_up(self.socket.as_fd()) {
-                return Err(Trouble::Gone);
-            }
-        }
-        if is_slow || application.relay.reply().is_some_and(|reply| reply.is_too_slow(&service.limits, now)) {
-            service.counters.timeout(TimerKind::Write);
-            return Err(Trouble::Slow);
-        }
-        Ok(())
+    fn look_after_application(&mut self, service: &mut Service, line: Line<'_>) {
+        let looked = self.exchange.application_mut().map_or(Ok(()), |it| it.look_after(service, line));
+        self.settles(service, line, looked, ());
     }
 
     /// The site that is asked, as far as that is known: what an application is asked for, and otherwise the
@@ -592,26 +581,17 @@ impl Conversation {
     }
 
     /// Whether the client brings the body of a request for an application.
-    pub(super) fn brings_body(&self) -> bool {
+    pub fn brings_body(&self) -> bool {
         self.exchange.application().is_some_and(|application| application.relay.awaits_body())
     }
 
     /// Ends an application's reply that the client takes its time for.
-    pub(super) fn give_slow_reply_up(&mut self, service: &mut Service) {
+    pub(super) fn give_slow_reply_up(&mut self, service: &mut Service, line: Line<'_>) {
         if self.exchange.application().is_some_and(|application| application.relay.has_output())
             && let Some(application) = self.take_application()
         {
-            self.give_application_up(service, *application, Trouble::Slow);
+            self.give_application_up(service, line, *application, Trouble::Slow);
         }
-    }
-
-    /// What the client's socket is waited for while an application is at work: input, and room.
-    pub(super) fn application_waits_for(&self, application: &Application) -> (bool, bool) {
-        if application.relay.is_lent() {
-            return (false, false);
-        }
-        let has_output = !application.interim.is_empty() || application.relay.has_output();
-        (application.relay.awaits_body() && !self.readable, has_output && !self.writable)
     }
 
     /// Whether its request is with an application, or on its way there.
@@ -637,16 +617,10 @@ impl Conversation {
         self.lent_to.is_some()
     }
 
-    /// Ends a connection of whose socket somebody may have a copy.
-    #[cold]
-    pub(super) fn end_lent(&self) {
-        let is_cut_short = self.machine.wants_end() == End::Reset || self.machine.owes_answer();
-        // Its client may have ended it.
-        let _ = if is_cut_short {
-            sys::socket::disconnect(self.socket.as_fd())
-        } else {
-            sys::socket::shut_down(self.socket.as_fd())
-        };
+    /// Whether something is owed to the client that it will not get when the connection ends now.
+    pub fn is_cut_short(&self) -> bool {
+        let machine = &self.machine;
+        machine.is_replying() || machine.wants_end() == End::Reset || machine.owes_answer()
     }
 
     /// Whether a part of an application's reply has been sent, of which there may be more.
@@ -688,6 +662,32 @@ impl Application {
     /// When it is to be looked at.
     fn deadline(&self) -> Option<Tick> {
         [self.relay.deadline(), self.look_at].into_iter().flatten().reduce(Tick::earlier)
+    }
+
+    /// What it needs of the client: input, and room for output.
+    pub(super) fn needs(&self) -> (bool, bool) {
+        let relay = &self.relay;
+        let has_output = !self.interim.is_empty() || relay.has_output();
+        if relay.is_lent() { (false, false) } else { (relay.awaits_body(), has_output) }
+    }
+
+    /// Sees whether it, or the client, takes too long.
+    fn look_after(&mut self, service: &mut Service, line: Line<'_>) -> Result<(), Trouble> {
+        let now = service.clock.tick;
+        let client = line.lendable();
+        let is_slow = client.is_some_and(|client| self.relay.look_after_loan(client, &service.limits, now));
+        self.relay.expire(&mut service.gateway, now)?;
+        if let Some(look_at) = &mut self.look_at {
+            *look_at = now.after(LOOK_TICKS);
+            if line.has_hung_up() {
+                return Err(Trouble::Gone);
+            }
+        }
+        if is_slow || self.relay.reply().is_some_and(|reply| reply.is_too_slow(&service.limits, now)) {
+            service.counters.timeout(TimerKind::Write);
+            return Err(Trouble::Slow);
+        }
+        Ok(())
     }
 
     /// Ends it, and gives back what there is of a reply.

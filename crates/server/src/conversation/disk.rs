@@ -7,14 +7,14 @@
 //! let go the first time that the wait is looked at: it may be gone, and whoever only half-closed pays for it
 //! where the disk is as slow as that. The job is left to itself.
 
-use std::os::fd::AsFd;
-
 use http1::{Head, ProtocolError, Status, Terms, Tick};
 
-use super::{Conversation, Next, Pause, Turn};
+use super::turn::{Next, Turn};
+use super::{Conversation, Pause};
 use crate::content::{Admitted, Fetch, Lookup, Named, Prefetched, SiteNumber};
 use crate::counters::{DiskWait, Reset};
 use crate::helpers::{self, Job};
+use crate::line::Line;
 use crate::service::Service;
 
 /// What a conversation waits for.
@@ -106,9 +106,9 @@ impl Conversation {
     }
 
     /// It has waited for a while, or for too long.
-    pub(super) fn look_after_wait(&mut self, service: &mut Service) -> Option<Next> {
+    pub(super) fn look_after_wait(&mut self, service: &mut Service, line: Line<'_>) -> Option<Next> {
         let now = service.clock.tick;
-        if sys::socket::has_hung_up(self.socket.as_fd()) {
+        if line.has_hung_up() {
             service.counters.disk_wait_given_up(DiskWait::HalfClosed);
             self.machine.send_failed();
             return Some(Next::Turn(Turn::Close));
@@ -122,37 +122,23 @@ impl Conversation {
         None
     }
 
-    /// An event while it waits: only that the connection broke is of interest.
-    pub(super) fn keep_waiting(&mut self, service: &mut Service) -> Turn {
-        if let Some(job) = self.take_job() {
-            return Turn::Disk(Box::new(job));
-        }
-        if self.hung_up && sys::socket::is_broken(self.socket.as_fd()) {
-            service.counters.reset(Reset::Peer);
-            self.machine.send_failed();
-            return Turn::Close;
-        }
-        Turn::Blocked
+    /// The connection is broken that waits for the disk.
+    pub fn breaks_off_wait(&mut self, service: &mut Service) {
+        service.counters.reset(Reset::Peer);
+        self.machine.send_failed();
     }
 
     /// What is to be done so that it can go on, once for each wait.
-    pub(super) fn take_job(&mut self) -> Option<Job> {
+    pub fn take_job(&mut self) -> Option<Job> {
         self.exchange.disk_mut()?.job.take()
     }
 
     /// Goes on where it had to wait. Says which window of the file that is being sent is in memory, if that
     /// was waited for.
-    #[inline]
-    pub(super) fn go_on(&mut self, service: &mut Service) -> Option<u64> {
-        let pause = self.exchange.waiting.take()?;
-        self.go_on_after(service, *pause)
-    }
-
-    fn go_on_after(&mut self, service: &mut Service, pause: Pause) -> Option<u64> {
+    pub fn go_on(&mut self, service: &mut Service, line: Line<'_>) -> Option<u64> {
+        let pause = *self.exchange.waiting.take()?;
         let Pause::Disk(waiting) = pause else { unreachable!("an application is seen to first") };
         self.machine.resume(service.clock.tick);
-        // Nobody has listened meanwhile.
-        self.readable = true;
         match waiting.until {
             // Whatever has become of the window since then: a reply that is always overtaken would never end.
             Until::Fetched { window } => return Some(window),
@@ -161,7 +147,7 @@ impl Conversation {
             }
             Until::LookedUp(Deferred { owed: Owed::Reply { consumed, terms }, looked }) => {
                 match Head::again(&consumed, terms) {
-                    Some(head) => self.answer(service, &head, &consumed, Some(looked)),
+                    Some(head) => self.answer(service, line, &head, (&consumed, Some(looked))),
                     None => self.machine.abort(),
                 }
                 service.buffers.give(consumed);

@@ -1,80 +1,65 @@
-//! One client: a socket, the connection state machine, and the input that it has not used yet.
+//! One client's side of a connection, without the socket: the connection state machine, and the input that it
+//! has not used yet. Bytes go in, operations come out, and no system call is made that would move any.
 //!
-//! A conversation knows how to [receive](Conversation::receive) and [send](Conversation::send) over a socket
-//! until something would block or its share of the turn is used up. Where sends may block
-//! ([`sends`](crate::sends)), the share is used up as well when one was broken off. It does not know who
-//! calls it or what waits for events: the event-driven architectures call [`Conversation::work`], which
-//! alternates between both directions; the stages of a pipeline call one of them each, and hand the
-//! conversation on. Between two calls it borrows nothing, so it moves between threads by value.
+//! Who moves the bytes is a [`channel`](crate::channel). It keeps to this order:
+//!
+//! 1. What [holds](Conversation::is_held) the conversation comes first. That is the disk, for which somebody
+//!    takes on a [job](Conversation::take_job), or an application, which it [attends](Conversation::attend).
+//!    Behind a wait for the disk it [goes on](Conversation::go_on).
+//! 2. While it [is replying](Conversation::is_replying), [`next_send`](Conversation::next_send) says what is
+//!    to be sent. What came of that is for [`sent`](Conversation::sent) or
+//!    [`not_sent`](Conversation::not_sent). Until then the conversation lives, and nothing of what it named
+//!    is given back.
+//! 3. A reply that is over is [released](Conversation::release).
+//! 4. Otherwise it says what it [wants](Conversation::wants): input, which it [takes](Conversation::take),
+//!    or an end of the connection.
+//! 5. When the connection is over, it is [concluded](Conversation::end).
+//!
+//! Between two of these calls it borrows nothing, so it moves between threads by value.
 
 mod application;
 mod disk;
 mod exchange;
 mod receive;
 mod send;
-#[cfg(test)]
-mod tests;
 mod turn;
-mod work;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use http1::{Connection, End, Limits};
 use sys::socket::PeerAddress;
 
 use self::application::LentTo;
+pub use self::application::{Attended, Body, Passage, Passages};
 use self::exchange::{Exchange, Pause};
-pub use self::send::{Follows, Operation, Runs};
+pub use self::receive::{Input, Want, Wanted};
+pub use self::send::{Follows, Operation, Runs, Unsent};
 pub use self::turn::{Next, Turn};
 use crate::content::{Content, Pin};
 use crate::counters::{ConnectionState, Failure, Reset};
+use crate::line::Line;
 use crate::proxies::header::Announced;
 use crate::service::Service;
 
-/// A connection that was just accepted.
-#[derive(Debug)]
-pub struct Client {
-    /// Its socket.
-    pub socket: OwnedFd,
-    /// Who has connected.
-    pub peer: PeerAddress,
-    /// It begins with a [header](crate::proxies::header) that says for whom.
-    pub is_announced: bool,
-    /// How many milliseconds it has waited in the accept queue at least, if that was looked at.
-    pub waited_ms: Option<u32>,
-}
-
 /// A client being served.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts about the socket, a byte each")]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about the client, a byte each")]
 pub struct Conversation {
     machine: Connection<Pin>,
-    socket: OwnedFd,
     peer: PeerAddress,
     /// Input that has been received and not used.
     rest: Vec<u8>,
     exchange: Exchange,
     /// When it last had a turn.
     active: http1::Tick,
-    /// The socket may have input: set by an event, cleared by finding it empty.
-    readable: bool,
-    /// The socket may have room: cleared by finding it full.
-    writable: bool,
-    /// The client has shut down its side, which an empty read will confirm.
-    hung_up: bool,
-    /// An empty read has confirmed it.
+    /// The client sends no more.
     eof: bool,
     /// What is left over of the input has not been offered to the machine since the reply before it ended.
     rest_unseen: bool,
     /// The reply under way, or the last one, took a while: it began in an earlier turn, or waited to be sent.
     carried_over: bool,
-    /// Sends block while the socket is full.
-    blocks: bool,
     /// A proxy has not said yet for whom it connects.
     is_announced: bool,
-    /// The socket is a Unix socket, which may carry descriptors.
-    is_local: bool,
     /// What it has said of its own connection.
     announced: Option<Box<Announced>>,
     /// Whom it has been lent to, if it has.
@@ -85,24 +70,19 @@ pub struct Conversation {
 const IDLE_ENOUGH_TICKS: u32 = 1000 / http1::Tick::MS;
 
 impl Conversation {
-    /// A client that was just accepted.
-    pub fn new(Client { socket, peer, is_announced, waited_ms }: Client, service: &Service) -> Self {
+    /// With a client of that address that has just come. `is_announced`: it begins with a
+    /// [header](crate::proxies::header) that says for whom. `waited_ms`: how many milliseconds it has waited
+    /// in the accept queue at least, if that was looked at.
+    pub fn new(peer: PeerAddress, is_announced: bool, waited_ms: Option<u32>, service: &Service) -> Self {
         Self {
             machine: Connection::new(service.clock.tick, &service.limits),
-            is_local: peer == PeerAddress::Unix,
-            socket,
             peer,
             rest: Vec::new(),
             exchange: Exchange::first(waited_ms),
             active: service.clock.tick,
-            // Clients usually send at once, and the answer to trying is cheaper than the answer to asking.
-            readable: true,
-            writable: true,
-            hung_up: false,
             eof: false,
             rest_unseen: false,
             carried_over: false,
-            blocks: service.sends_block,
             is_announced,
             announced: None,
             lent_to: None,
@@ -114,16 +94,16 @@ impl Conversation {
         &self.peer
     }
 
-    /// Takes note of an event.
-    pub fn note(&mut self, readable: bool, writable: bool, hung_up: bool) {
-        self.readable |= readable || hung_up;
-        self.writable |= writable || hung_up;
-        self.hung_up |= hung_up;
+    /// It has a turn now.
+    #[inline]
+    pub fn begins_turn(&mut self, service: &Service) {
+        self.active = service.clock.tick;
     }
 
-    /// Leaves it to an event to say that there is input.
-    pub fn await_input(&mut self) {
-        self.readable = false;
+    /// It has a turn now, to send what may have been planned in an earlier one.
+    #[inline]
+    pub fn begins_to_send(&mut self, service: &Service) {
+        self.carried_over |= self.active != service.clock.tick;
     }
 
     /// Whether it has been between requests for long enough to be closed in favour of another client.
@@ -176,15 +156,35 @@ impl Conversation {
         &mut self.machine
     }
 
-    /// Whether an event is needed to go on reading or writing, as the state machine wants.
-    pub fn waits_for(&self) -> (bool, bool) {
+    /// What it needs of the client to go on: input, and room for output.
+    pub fn needs(&self) -> (bool, bool) {
         match self.exchange.waiting.as_deref() {
-            None => {}
-            Some(Pause::Disk(_)) => return (false, false),
-            Some(Pause::Application(application)) => return self.application_waits_for(application),
+            None => (self.machine.wants_input(), self.machine.is_replying()),
+            Some(Pause::Disk(_)) => (false, false),
+            Some(Pause::Application(application)) => application.needs(),
         }
-        let machine = &self.machine;
-        (machine.wants_input() && !self.readable, machine.is_replying() && !self.writable)
+    }
+
+    /// Whether there is output of a reply that is planned: see [`next_send`](Self::next_send).
+    #[inline]
+    pub fn is_replying(&self) -> bool {
+        self.machine.is_replying()
+    }
+
+    /// Whether it waits for something else than its client.
+    #[inline]
+    pub fn is_paused(&self) -> bool {
+        self.exchange.waiting.is_some()
+    }
+
+    /// Whether something else than its client has to be seen to first.
+    #[inline]
+    pub fn is_held(&self) -> bool {
+        match self.exchange.waiting.as_deref() {
+            None => false,
+            Some(Pause::Disk(waiting)) => !waiting.is_over(),
+            Some(Pause::Application(_)) => true,
+        }
     }
 
     /// When it is to be looked at, if nothing happens before: the client's deadline, or how long the disk may
@@ -202,25 +202,16 @@ impl Conversation {
         self.looks_after_wait_at().or(earlier)
     }
 
-    /// Acts on a deadline that has come, and goes on with what follows. `None`: nothing has ended, ask for
-    /// the deadline again.
-    pub fn timeout(&mut self, service: &mut Service) -> Option<Turn> {
-        match self.expire(service)? {
-            Next::Turn(turn) => Some(turn),
-            Next::Receive | Next::Send => Some(self.work(service)),
-        }
-    }
-
     /// Acts on a deadline that has come: what is said to the client is planned, and not sent. `None`: nothing
     /// has ended, ask for the deadline again.
-    pub fn expire(&mut self, service: &mut Service) -> Option<Next> {
+    pub fn expire(&mut self, service: &mut Service, line: Line<'_>) -> Option<Next> {
         if self.waits_for_disk().is_some() {
-            return self.look_after_wait(service);
+            return self.look_after_wait(service, line);
         }
         let is_due =
             |deadline: Option<http1::Tick>| deadline.is_some_and(|at| at.reached(service.clock.tick));
         if !is_due(self.machine.deadline()) && is_due(self.application_deadline()) {
-            return self.application_timeout(service);
+            return self.application_timeout(service, line);
         }
         match self.machine.timeout(&service.limits, service.clock.tick) {
             http1::Timeout::NotYet => return None,
@@ -240,22 +231,12 @@ impl Conversation {
 
     /// Ends whatever the client takes its time for, since others wait for its place. It is told so where an
     /// answer is owed: that is planned, and not sent.
-    pub fn give_up(&mut self, service: &mut Service) {
-        self.give_slow_reply_up(service);
+    pub fn give_up(&mut self, service: &mut Service, line: Line<'_>) {
+        self.give_slow_reply_up(service, line);
         if let http1::Timeout::Answer(_, error) = self.machine.give_up() {
             let site = self.asked_site();
             self.stop_waiting(service);
             self.refuse(service, (site, error));
-        }
-    }
-
-    /// Ends whatever the client takes its time for, since others wait for its place. It is told so where an
-    /// answer is owed, and its end is not awaited.
-    pub fn give_way(&mut self, service: &mut Service) -> Turn {
-        self.give_up(service);
-        match self.work(service) {
-            Turn::Blocked if self.machine.is_lingering() => Turn::Close,
-            turn => turn,
         }
     }
 
@@ -265,9 +246,8 @@ impl Conversation {
         self.has_application() || self.machine.pins().any(Content::is_apart)
     }
 
-    /// Gives back everything that belongs to the worker, and the socket.
-    pub fn end(mut self, service: &mut Service) -> OwnedFd {
-        let is_in_a_reply = self.is_in_a_reply();
+    /// Gives back everything that belongs to the worker. Nothing that it named may be in use any more.
+    pub fn end(mut self, service: &mut Service) {
         if self.machine.is_replying() {
             self.machine.abort();
         }
@@ -275,28 +255,10 @@ impl Conversation {
         self.stop_waiting(service);
         service.buffers.give(std::mem::take(&mut self.rest));
         self.exchange.drop_line(service);
-        self.cut_off_as(is_in_a_reply);
-        self.socket
     }
 
-    /// It is about to be dropped, before the connection to an application that has been lent it: ends it for
-    /// whoever has a copy of its socket. A reply under way must not look whole to who knows the end of one by
-    /// the end of the connection alone.
-    pub fn cut_off(&self) {
-        self.cut_off_as(self.is_in_a_reply());
-    }
-
-    fn cut_off_as(&self, is_in_a_reply: bool) {
-        if self.lent_to.is_some() {
-            self.end_lent();
-        } else if is_in_a_reply {
-            // Otherwise it is closed as any is.
-            let _ = sys::socket::reset_when_closed(self.socket.as_fd());
-        }
-    }
-
-    /// Whether a part of a reply may have been sent, and not all of it.
-    fn is_in_a_reply(&self) -> bool {
+    /// Whether a part of a reply may have been sent, and not all of it: its end must not look like one.
+    pub fn is_in_a_reply(&self) -> bool {
         self.machine.is_replying() || self.is_passing_on()
     }
 
@@ -308,10 +270,10 @@ impl Conversation {
         }
         self.machine.send_failed();
     }
-}
 
-impl AsFd for Conversation {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+    /// What was to be received could not be.
+    #[cold]
+    pub fn not_received(&mut self, service: &mut Service, error: &io::Error) {
+        self.broken(service, error, Failure::Receive);
     }
 }

@@ -4,25 +4,19 @@
 //! head, a pipelined request behind a reply that is to be sent first) is kept in a pooled buffer, so that an
 //! idle connection holds none.
 
-use std::io;
-use std::os::fd::AsFd;
-
-use http1::{End, Head, Plan, ProtocolError, Status, Step, Terms};
-use sys::socket::{self, PeerAddress};
+use http1::{End, Head, Plan, ProtocolError, Status, Step, Terms, Wants};
+use sys::socket::PeerAddress;
 
 use super::Conversation;
 use super::disk::Owed;
-use super::turn::{Next, Turn};
 use crate::content::{Detour, Pin, Prefetched, SiteNumber};
-use crate::counters::Failure;
+use crate::line::Line;
 use crate::proxies::header;
 use crate::service::Service;
 
-/// What a read that ended at descriptors costs of a share.
-const COST_OF_DESCRIPTORS: usize = 4 << 10;
-
 /// Input at hand, in scratch memory: from here to there it is unused.
-pub(super) struct Input<'a> {
+#[derive(Debug)]
+pub struct Input<'a> {
     scratch: &'a mut [u8],
     from: usize,
     to: usize,
@@ -30,15 +24,17 @@ pub(super) struct Input<'a> {
 
 impl<'a> Input<'a> {
     /// None yet.
-    pub(super) fn new(scratch: &'a mut [u8]) -> Self {
+    pub fn new(scratch: &'a mut [u8]) -> Self {
         Self { scratch, from: 0, to: 0 }
     }
 
-    pub(super) fn unused(&self) -> &[u8] {
+    /// What no request has used yet.
+    pub fn unused(&self) -> &[u8] {
         &self.scratch[self.from..self.to]
     }
 
-    pub(super) fn is_used_up(&self) -> bool {
+    /// Whether there is none.
+    pub fn is_used_up(&self) -> bool {
         self.from == self.to
     }
 
@@ -54,7 +50,7 @@ impl<'a> Input<'a> {
 
     /// Takes up what was kept, if that has not been done. There is nothing unused then.
     #[inline]
-    pub(super) fn take_up(&mut self, kept: &mut Vec<u8>) {
+    fn take_up(&mut self, kept: &mut Vec<u8>) {
         if !kept.is_empty() {
             (self.from, self.to) = (0, kept.len());
             self.scratch[..self.to].copy_from_slice(kept);
@@ -64,7 +60,7 @@ impl<'a> Input<'a> {
 
     /// Where more goes: behind what is unused, which moves to the front.
     #[inline]
-    fn room(&mut self) -> &mut [u8] {
+    pub fn room(&mut self) -> &mut [u8] {
         if self.from > 0 {
             if self.from < self.to {
                 self.scratch.copy_within(self.from..self.to, 0);
@@ -73,133 +69,125 @@ impl<'a> Input<'a> {
         }
         &mut self.scratch[self.to..]
     }
+
+    /// That many bytes have come into the [room](Self::room).
+    #[inline]
+    pub fn filled(&mut self, count: usize) {
+        self.to += count;
+    }
+}
+
+/// What a conversation wants that is not replying.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// To [take](Conversation::take) what is at hand, and no more of it.
+    Take(Wanted),
+    /// Input, to be [taken](Conversation::take) then.
+    Input(Wanted),
+    /// Nothing of its client.
+    Nothing,
+    /// The end of the output. Then it [goes on](Conversation::output_is_shut).
+    ShutDown,
+    /// The end of the connection.
+    Close,
+    /// Its end by a reset.
+    Reset,
+}
+
+/// What a conversation wanted of its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    wants: Wants,
+}
+
+impl Wanted {
+    /// Whether that is only what may stand behind the last request. Nobody waits for it.
+    #[inline]
+    pub fn is_behind(self) -> bool {
+        self.wants.end == End::Close
+    }
 }
 
 impl Conversation {
-    /// Receives and uses up input until there is a reply to be sent, it must wait, or its share is used.
-    #[inline]
-    pub(super) fn receive_on(
-        &mut self,
-        service: &mut Service,
-        input: &mut Input<'_>,
-        share: &mut u64,
-    ) -> Next {
-        loop {
-            if self.awaits_event() {
-                return self.blocked();
-            }
-            let wants = self.machine.wants();
-            match wants.end {
-                End::Open => {}
-                End::Close if self.may_have_more(self.has_rest(input)) => {}
-                End::Close => return Next::Turn(Turn::Close),
-                End::Reset => return Next::Turn(Turn::Reset),
-                End::ShutDown => {
-                    if sys::socket::shutdown_write(self.socket.as_fd()).is_err() {
-                        return Next::Turn(Turn::Close);
-                    }
-                    self.machine.write_side_shut(&service.limits, service.clock.tick);
-                    continue;
-                }
-            }
+    /// What it wants, while it is not replying. `input` is what is at hand. `has_more` says whether the
+    /// channel has a reason to believe that more has come.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
+    pub fn wants(&self, input: &Input<'_>, has_more: bool) -> Want {
+        if self.exchange.waiting.is_some() {
+            return Want::Nothing;
+        }
+        let wants = self.machine.wants();
+        let is_at_hand = self.rest_unseen || self.eof;
+        match wants.end {
+            End::Open if is_at_hand => Want::Take(Wanted { wants }),
+            End::Open if wants.read => Want::Input(Wanted { wants }),
+            End::Open => Want::Nothing,
             // What is behind the last request is shown to the machine as well: closing with bytes unread
             // would reset the connection.
-            let is_behind = wants.end == End::Close;
-            let is_at_hand = self.rest_unseen || self.eof || is_behind && self.has_rest(input);
-            input.take_up(&mut self.rest);
-            if !is_at_hand {
-                if *share == 0 && !is_behind {
-                    return Next::Turn(Turn::Unfinished);
+            End::Close => {
+                let has_rest = !input.is_used_up() || !self.rest.is_empty();
+                if !self.may_have_more(has_rest || has_more) {
+                    Want::Close
+                } else if is_at_hand || has_rest {
+                    Want::Take(Wanted { wants })
+                } else {
+                    Want::Input(Wanted { wants })
                 }
-                if !self.read(service, input, share) && !is_behind && self.machine.wants_end() == End::Open {
-                    return self.blocked();
-                }
             }
-            self.use_up(service, input);
-            if self.machine.is_replying() {
-                return Next::Send;
-            }
-            // With the client's end known, there is no event to wait for: go on as long as that changes
-            // anything.
-            if (is_behind || self.eof) && self.exchange.waiting.is_none() && self.machine.wants() == wants {
-                return Next::Turn(Turn::Close);
-            }
+            End::Reset => Want::Reset,
+            End::ShutDown => Want::ShutDown,
         }
-    }
-
-    /// Whether nothing can be received without an event.
-    #[inline]
-    pub(super) fn awaits_event(&self) -> bool {
-        if self.exchange.waiting.is_some() {
-            return true;
-        }
-        let has_input = self.rest_unseen || self.eof || self.readable && self.machine.wants_input();
-        !has_input && self.machine.wants_end() == End::Open
-    }
-
-    /// What is next where nothing can be received.
-    #[inline]
-    pub(super) fn blocked(&self) -> Next {
-        if self.exchange.waiting.is_some() {
-            return Next::Turn(Turn::Blocked);
-        }
-        if self.machine.is_replying() && self.writable { Next::Send } else { Next::Turn(Turn::Blocked) }
     }
 
     /// Whether a client whose reply was the last may have sent something behind its request after all. A
     /// reply that went out at once left hardly any time for that, and such clients are not worth another call
     /// to ask.
-    pub(super) fn may_have_more(&self, has_rest: bool) -> bool {
-        let suspicious = has_rest || self.readable || self.carried_over || self.blocks;
-        suspicious && !self.eof && self.machine.closes_after_reply()
+    fn may_have_more(&self, is_suspicious: bool) -> bool {
+        (is_suspicious || self.carried_over) && !self.eof && self.machine.closes_after_reply()
     }
 
-    fn has_rest(&self, input: &Input<'_>) -> bool {
-        !input.is_used_up() || !self.rest.is_empty()
+    /// Whether it still waits for input: it has not come to an end by what was received, or not.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.machine.wants_end() == End::Open
     }
 
-    /// Receives what is there. `false`: nothing, or the connection is broken.
+    /// The client sends no more.
+    #[inline]
+    pub fn input_ends(&mut self) {
+        self.eof = true;
+    }
+
+    /// Its output has been shut down, as it wanted.
+    pub fn output_is_shut(&mut self, service: &Service) {
+        self.machine.write_side_shut(&service.limits, service.clock.tick);
+    }
+
+    /// Takes up what was kept of the input.
+    #[inline]
+    pub fn take_up(&mut self, input: &mut Input<'_>) {
+        input.take_up(&mut self.rest);
+    }
+
+    /// Whether it goes on behind what it took, or waits for nothing but more input. With the client's end
+    /// known no more comes: it goes on as long as that changes anything.
+    #[inline]
+    pub fn goes_on(&self, wanted: Wanted) -> bool {
+        !(wanted.is_behind() || self.eof)
+            || self.exchange.waiting.is_some()
+            || self.machine.wants() != wanted.wants
+    }
+
+    /// Takes input, as far as the next request. That is answered: its reply is to be sent before more is made
+    /// of the input.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
-    pub(super) fn read(&mut self, service: &mut Service, input: &mut Input<'_>, share: &mut u64) -> bool {
-        let room = input.room();
-        let received = if self.is_local && !service.awaits_input {
-            socket::recv_without(self.socket.as_fd(), room)
-        } else {
-            service.receive(self.socket.as_fd(), room).map(|n| (n, false))
-        };
-        match received {
-            Ok((0, _)) => {
-                self.eof = true;
-                true
-            }
-            Ok((n, has_descriptors)) => {
-                // Less than there was room for: the socket is empty, unless the end follows. A read ends
-                // behind descriptors as well, and a client that sends them with each byte has its turn.
-                self.readable = n == room.len() || has_descriptors || self.hung_up;
-                input.to += n;
-                let cost = if has_descriptors { n.max(COST_OF_DESCRIPTORS) } else { n };
-                *share = share.saturating_sub(cost as u64);
-                service.counters.bytes_received.add(n as u64);
-                true
-            }
-            Err(error) => {
-                match error.kind() {
-                    io::ErrorKind::WouldBlock => self.readable = false,
-                    io::ErrorKind::Interrupted => {}
-                    _ => self.broken(service, &error, Failure::Receive),
-                }
-                false
-            }
-        }
-    }
-
-    /// Lets the machine use up input, as far as the next request. That is answered: its reply is to be sent
-    /// before more is made of the input.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
-    fn use_up(&mut self, service: &mut Service, input: &mut Input<'_>) {
+    pub fn take(&mut self, service: &mut Service, line: Line<'_>, input: &mut Input<'_>) {
         self.rest_unseen = false;
+        if self.is_announced && !self.hears_announcement(service, input) {
+            return;
+        }
         loop {
             let unused = &input.scratch[input.from..input.to];
             match self.machine.receive(&service.limits, service.clock.tick, unused, self.eof) {
@@ -209,7 +197,7 @@ impl Conversation {
                         Step::Request(head) => {
                             self.exchange.begin(service, (&self.peer, self.announced.as_deref()), &head);
                             if self.lent_to.is_none() || self.is_directed(service, &head) {
-                                self.answer(service, &head, &unused[..used], None);
+                                self.answer(service, line, &head, (&unused[..used], None));
                             }
                             self.rest_unseen = input.from < input.to;
                             return;
@@ -237,40 +225,29 @@ impl Conversation {
         }
     }
 
-    /// Hears for whom a proxy connects, before anything else is made of the input. `Some`: not yet, or never.
+    /// Hears for whom a proxy connects, before anything else is made of the input. `false`: not yet, or
+    /// never.
     #[cold]
-    pub(super) fn hear_announcement(&mut self, service: &mut Service) -> Option<Turn> {
-        let mut scratch = std::mem::take(&mut service.scratch);
-        let mut input = Input::new(&mut scratch);
-        input.take_up(&mut self.rest);
-        let mut share = service.quantum;
-        let turn = loop {
-            let found = match header::parse(input.unused()) {
-                _ if !service.proxies.speaks_for_others(&self.peer) => None,
-                // More may be there.
-                Ok(None) if !self.eof && self.readable && self.read(service, &mut input, &mut share) => {
-                    continue;
-                }
-                Ok(None) if !self.eof && self.machine.wants_end() == End::Open => break Some(Turn::Blocked),
-                Ok(found) => found,
-                Err(header::Malformed) => None,
-            };
-            let Some((length, announced)) = found else {
-                service.counters.proxy_headers_refused.add(1);
-                break Some(Turn::Close);
-            };
-            input.from += length;
-            self.is_announced = false;
-            if let Some(announced) = announced {
-                self.peer = PeerAddress::Inet(announced.client);
-                self.announced = Some(Box::new(announced));
-            }
-            break None;
+    fn hears_announcement(&mut self, service: &mut Service, input: &mut Input<'_>) -> bool {
+        let found = match header::parse(input.unused()) {
+            _ if !service.proxies.speaks_for_others(&self.peer) => None,
+            Ok(None) if !self.eof && self.machine.wants_end() == End::Open => return false,
+            Ok(found) => found,
+            Err(header::Malformed) => None,
         };
-        self.rest_unseen = !input.is_used_up();
-        self.keep(service, &input);
-        service.scratch = scratch;
-        turn
+        let Some((length, announced)) = found else {
+            service.counters.proxy_headers_refused.add(1);
+            self.machine.send_failed();
+            input.drop_unused();
+            return false;
+        };
+        input.use_up(length);
+        self.is_announced = false;
+        if let Some(announced) = announced {
+            self.peer = PeerAddress::Inet(announced.client);
+            self.announced = Some(Box::new(announced));
+        }
+        true
     }
 
     /// Answers a request, for which this has been looked at, or puts it by until more has been.
@@ -278,13 +255,13 @@ impl Conversation {
     pub(super) fn answer(
         &mut self,
         service: &mut Service,
+        line: Line<'_>,
         head: &Head<'_>,
-        consumed: &[u8],
-        looked: Option<Prefetched>,
+        (consumed, looked): (&[u8], Option<Prefetched>),
     ) {
         match service.answer(head, looked.as_ref()) {
             Ok(plan) => self.respond(service, plan, looked),
-            Err(detour) => self.take_detour(service, detour, head, consumed, looked),
+            Err(detour) => self.take_detour((service, line), detour, head, consumed, looked),
         }
     }
 
@@ -292,7 +269,7 @@ impl Conversation {
     #[cold]
     fn take_detour(
         &mut self,
-        service: &mut Service,
+        (service, line): (&mut Service, Line<'_>),
         detour: Detour,
         head: &Head<'_>,
         consumed: &[u8],
@@ -310,7 +287,7 @@ impl Conversation {
                 if let Some(looked) = looked {
                     service.content.unkeep(looked);
                 }
-                self.call(service, call, head, consumed);
+                self.call((service, line), call, head, consumed);
             }
         }
     }
@@ -369,7 +346,7 @@ impl Conversation {
     /// Keeps for later what is unused.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
-    pub(super) fn keep(&mut self, service: &mut Service, input: &Input<'_>) {
+    pub fn keep(&mut self, service: &mut Service, input: &Input<'_>) {
         if !input.is_used_up() {
             if self.rest.capacity() == 0 {
                 self.rest = service.buffers.take();

@@ -13,8 +13,8 @@ use http1::Tick;
 use sys::socket;
 
 use crate::accept::Gate;
+use crate::channel::Client;
 use crate::control::{Control, LetGo};
-use crate::conversation::Client;
 use crate::counters::Failure;
 use crate::error_log::Limited;
 use crate::listeners::{Listener, Share};

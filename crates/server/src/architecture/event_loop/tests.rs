@@ -17,10 +17,10 @@ use sys::socket::PeerAddress;
 
 use super::EventLoop;
 use crate::access_log::AccessLogs;
+use crate::channel::Client;
 use crate::config::Settings;
 use crate::content::{Content, Resolvers};
 use crate::control::Control;
-use crate::conversation::Client;
 use crate::counters::Counters;
 use crate::gateway::{Lines, Queues};
 use crate::helpers::Helpers;

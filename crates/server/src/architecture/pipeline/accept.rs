@@ -38,9 +38,9 @@ use super::traveller::{Boxed, Traveller};
 use crate::accept::{AcceptPolicy, Cost, Gate, Turn};
 use crate::architecture::common::doors::{Accepted, Door};
 use crate::architecture::common::samples::{sample_queue, sample_wait};
+use crate::channel::{Client, Plain};
 use crate::config::Settings;
 use crate::control::Phase;
-use crate::conversation::{Client, Conversation};
 use crate::counters::Stage;
 use crate::error_log::Limited;
 use crate::service::Service;
@@ -267,7 +267,7 @@ impl<'p> Acceptor<'p> {
             self.next_lane = (self.next_lane + 1) % self.pipeline.lanes.len();
             self.next_lane as u16
         });
-        let mut conversation = Conversation::new(client, &self.service);
+        let mut conversation = Plain::new(client, &self.service);
         self.service.counters.connections_opened.add(1);
         if self.work_phase_skips_new {
             conversation.await_input();

@@ -71,11 +71,16 @@ impl Relay {
 
     /// What can be done for the client after that failure. A server that has ended its connection is taken to
     /// have ended, and the client, as far as it can be, is what it was then.
-    pub fn afterwards(&mut self, client: Lendable<'_>, failure: &Failure, gateway: &Gateway) -> Afterwards {
+    pub fn afterwards(
+        &mut self,
+        client: Option<Lendable<'_>>,
+        failure: &Failure,
+        gateway: &Gateway,
+    ) -> Afterwards {
         if let Some(returned) = self.returned {
             return Afterwards::Spoilt(returned.body);
         }
-        let Some(loan) = self.loan.take() else { return Afterwards::Answerable };
+        let (Some(loan), Some(client)) = (self.loan.take(), client) else { return Afterwards::Answerable };
         let sent = loan.sent(client);
         if sent > 0 || !matches!(failure, Failure::Closed | Failure::Broken(_)) {
             return Afterwards::Spoilt(if sent == u64::MAX { 0 } else { sent });

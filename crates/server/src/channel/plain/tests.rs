@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use sys::socket::PeerAddress;
 
-use super::{Client, Conversation, Next, Turn};
+use super::{Client, Plain};
 use crate::access_log::AccessLogs;
 use crate::config::Settings;
 use crate::content::{Content, Resolvers};
+use crate::conversation::{Next, Turn};
 use crate::counters::Counters;
 use crate::gateway::{Lines, Queues};
 use crate::service::Service;
@@ -86,7 +87,7 @@ fn the_stage_that_sends_the_last_reply_ends_what_it_has_not_kept_waiting() {
 
 /// One conversation and its client.
 struct World {
-    conversation: Conversation,
+    conversation: Plain,
     service: Service,
     client: UnixStream,
     in_stages: bool,
@@ -105,7 +106,7 @@ impl World {
         for end in [&client, &socket] {
             end.set_nonblocking(true).unwrap();
         }
-        let conversation = Conversation::new(
+        let conversation = Plain::new(
             Client { socket: socket.into(), peer: PeerAddress::Unix, is_announced: false, waited_ms: None },
             &service,
         );

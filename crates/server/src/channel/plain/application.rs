@@ -1,0 +1,158 @@
+//! A client whose request an application answers: its body is received, and the reply is sent as it comes.
+
+use std::io;
+use std::os::fd::AsFd as _;
+
+use sys::socket::{self, Slice};
+
+use super::Plain;
+use crate::conversation::{Attended, Body, Input, Passage, Passages, Turn};
+use crate::line::Line;
+use crate::service::Service;
+
+impl Plain {
+    /// Goes on with the application, if that is what is waited for. `None`: it is over, or something else is.
+    #[cold]
+    pub(super) fn attend_application(&mut self, service: &mut Service) -> Option<Turn> {
+        if !self.conversation.has_application() {
+            return None;
+        }
+        self.conversation.begins_turn(service);
+        let mut scratch = std::mem::take(&mut service.scratch);
+        let turn = self.attend(service, &mut scratch);
+        service.scratch = scratch;
+        turn
+    }
+
+    /// Works on both sides until something would block, the reply is sent (`None`), or its share is used.
+    fn attend(&mut self, service: &mut Service, scratch: &mut [u8]) -> Option<Turn> {
+        let mut share = service.quantum;
+        if self.hung_up && self.line().has_hung_up() {
+            let line = Line::plain(self.socket.as_fd(), self.blocks);
+            self.conversation.client_has_left(service, line);
+            return None;
+        }
+        if self.conversation.brings_body() {
+            let is_complete = self.take_body(service, scratch, &mut share)?;
+            if !is_complete {
+                return Some(if self.readable { Turn::Unfinished } else { Turn::Application });
+            }
+        }
+        let line = Line::plain(self.socket.as_fd(), self.blocks);
+        if self.conversation.begins_to_attend(service, line) == Attended::IsOver {
+            return None;
+        }
+        loop {
+            let was_writable = self.writable;
+            let line = Line::plain(self.socket.as_fd(), self.blocks);
+            let is_full = !self.writable;
+            if self.conversation.attend(service, line, scratch, &mut share, is_full) == Attended::IsOver {
+                return None;
+            }
+            let sent = self.send_passages(service);
+            if self.conversation.is_attended(service) == Attended::IsOver {
+                return None;
+            }
+            share = share.saturating_sub(sent);
+            if share == 0 {
+                let line = Line::plain(self.socket.as_fd(), self.blocks);
+                let attended = self.conversation.has_used_share(service, line);
+                return (attended == Attended::GoesOn).then_some(Turn::Unfinished);
+            }
+            // What was sent may have made room for more, and so may a client that turns out to be slow.
+            if sent == 0 && self.writable == was_writable {
+                return Some(Turn::Application);
+            }
+        }
+    }
+
+    /// Takes the request's body in; says whether it is complete. `None`: the application is given up.
+    fn take_body(&mut self, service: &mut Service, scratch: &mut [u8], share: &mut u64) -> Option<bool> {
+        let mut input = Input::new(scratch);
+        self.conversation.begins_body(&mut input);
+        self.send_passages(service);
+        let is_complete = loop {
+            if !self.conversation.has_application() {
+                break false;
+            }
+            if input.is_used_up() && self.receive_body(service, share) {
+                continue;
+            }
+            let line = Line::plain(self.socket.as_fd(), self.blocks);
+            match self.conversation.take_body(service, line, &mut input) {
+                Body::GoesOn => {}
+                Body::IsOver => break true,
+                Body::NeedsInput => {
+                    if *share == 0 || !self.readable || !self.read(service, &mut input, share) {
+                        break false;
+                    }
+                }
+            }
+        };
+        let line = Line::plain(self.socket.as_fd(), self.blocks);
+        let attended = self.conversation.leaves_body(service, line, &input);
+        (attended == Attended::GoesOn).then_some(is_complete)
+    }
+
+    /// Receives what can only be body where it is kept. `false`: there is no room there, or nothing to be
+    /// had.
+    fn receive_body(&mut self, service: &mut Service, share: &mut u64) -> bool {
+        if !self.readable || *share == 0 {
+            return false;
+        }
+        let Some((body, room)) = self.conversation.room_for_body(*share) else { return false };
+        // An end or a fault is met again by who takes it up.
+        let Ok(count @ 1..) = socket::recv_behind(self.socket.as_fd(), body, room) else { return false };
+        if !self.conversation.take_received_body(service, count) {
+            return false;
+        }
+        // Behind descriptors there may be more.
+        self.readable = count == room || self.is_local || self.hung_up;
+        *share -= count as u64;
+        service.counters.bytes_received.add(count as u64);
+        true
+    }
+
+    /// Sends what there is room for of what an application replies, also where sends block. Says how many
+    /// bytes are gone.
+    fn send_passages(&mut self, service: &mut Service) -> u64 {
+        let mut gone = 0;
+        while self.writable {
+            let mut runs: Passages<'_> = [Slice::EMPTY; _];
+            let Some(passage) = self.conversation.next_passage(&mut runs) else { break };
+            let sends_pages = matches!(passage, Passage::BytesBeforePages(_) | Passage::Pages(..));
+            let client = self.socket.as_fd();
+            let sent = if sends_pages && std::mem::take(&mut self.blocks) {
+                // Pages go by a call that would block where the socket does.
+                socket::set_nonblocking(client, true)
+            } else {
+                Ok(())
+            };
+            let sent = sent.and_then(|()| match passage {
+                Passage::Bytes(bytes) => socket::send_at_once(client, bytes),
+                Passage::BytesBeforePages(bytes) => socket::send_more(client, &[Slice::new(bytes)]),
+                Passage::Runs(count) => socket::send_slices_at_once(client, &runs[..count]),
+                Passage::Pages(pages, range) => {
+                    let (mut offset, count) = (range.start, (range.end - range.start) as usize);
+                    socket::send_file(client, pages, &mut offset, count)
+                }
+            });
+            match sent {
+                Ok(sent) => {
+                    self.conversation.passed(service, sent);
+                    gone += sent as u64;
+                }
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => self.writable = false,
+                    io::ErrorKind::Interrupted => {}
+                    _ => {
+                        let line = Line::plain(self.socket.as_fd(), self.blocks);
+                        self.conversation.not_passed(service, line, &error);
+                        break;
+                    }
+                },
+            }
+        }
+        gone
+    }
+}

@@ -1,0 +1,117 @@
+//! Receiving: the calls by which input comes in.
+
+use std::io;
+use std::os::fd::AsFd as _;
+
+use sys::socket;
+
+use super::Plain;
+use crate::conversation::{Input, Next, Turn, Want};
+use crate::line::Line;
+use crate::service::Service;
+
+/// What a read that ended at descriptors costs of a share.
+const COST_OF_DESCRIPTORS: usize = 4 << 10;
+
+impl Plain {
+    /// Receives and has input taken until there is a reply to be sent, it must wait, or its share is used.
+    #[inline]
+    pub(super) fn receive_on(
+        &mut self,
+        service: &mut Service,
+        input: &mut Input<'_>,
+        share: &mut u64,
+    ) -> Next {
+        loop {
+            let wanted = match self.conversation.wants(input, self.suspects_input()) {
+                Want::Nothing => return self.blocked(),
+                Want::Close => return Next::Turn(Turn::Close),
+                Want::Reset => return Next::Turn(Turn::Reset),
+                Want::ShutDown => {
+                    if socket::shutdown_write(self.socket.as_fd()).is_err() {
+                        return Next::Turn(Turn::Close);
+                    }
+                    self.conversation.output_is_shut(service);
+                    continue;
+                }
+                Want::Take(wanted) => {
+                    self.conversation.take_up(input);
+                    wanted
+                }
+                Want::Input(wanted) => {
+                    if !self.readable && !wanted.is_behind() {
+                        return self.blocked();
+                    }
+                    self.conversation.take_up(input);
+                    if *share == 0 && !wanted.is_behind() {
+                        return Next::Turn(Turn::Unfinished);
+                    }
+                    if !self.read(service, input, share) && !wanted.is_behind() && self.conversation.is_open()
+                    {
+                        return self.blocked();
+                    }
+                    wanted
+                }
+            };
+            let line = Line::plain(self.socket.as_fd(), self.blocks);
+            self.conversation.take(service, line, input);
+            if self.conversation.is_replying() {
+                return Next::Send;
+            }
+            if !self.conversation.goes_on(wanted) {
+                return Next::Turn(Turn::Close);
+            }
+        }
+    }
+
+    /// Whether more may have come than was received.
+    #[inline]
+    pub(super) fn suspects_input(&self) -> bool {
+        self.readable || self.blocks
+    }
+
+    /// What is next where nothing can be received.
+    #[inline]
+    pub(super) fn blocked(&self) -> Next {
+        if self.conversation.is_paused() {
+            return Next::Turn(Turn::Blocked);
+        }
+        if self.conversation.is_replying() && self.writable { Next::Send } else { Next::Turn(Turn::Blocked) }
+    }
+
+    /// Receives what is there. `false`: nothing, or the connection is broken.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
+    pub(super) fn read(&mut self, service: &mut Service, input: &mut Input<'_>, share: &mut u64) -> bool {
+        let room = input.room();
+        let received = if self.is_local && !service.awaits_input {
+            socket::recv_without(self.socket.as_fd(), room)
+        } else {
+            service.receive(self.socket.as_fd(), room).map(|n| (n, false))
+        };
+        match received {
+            Ok((0, _)) => {
+                self.conversation.input_ends();
+                true
+            }
+            Ok((n, has_descriptors)) => {
+                // Less than there was room for: the socket is empty, unless the end follows. A read ends
+                // behind descriptors as well, and a client that sends them with each byte has its turn.
+                self.readable = n == room.len() || has_descriptors || self.hung_up;
+                input.filled(n);
+                let cost = if has_descriptors { n.max(COST_OF_DESCRIPTORS) } else { n };
+                *share = share.saturating_sub(cost as u64);
+                service.counters.bytes_received.add(n as u64);
+                true
+            }
+            Err(error) => {
+                match error.kind() {
+                    io::ErrorKind::WouldBlock => self.readable = false,
+                    io::ErrorKind::Interrupted => {}
+                    _ => self.conversation.not_received(service, &error),
+                }
+                false
+            }
+        }
+    }
+}

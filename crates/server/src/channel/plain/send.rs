@@ -1,0 +1,227 @@
+//! Sending: the calls that an operation of a conversation takes.
+
+use std::io;
+use std::os::fd::AsFd as _;
+
+use sys::socket::{self, Slice};
+
+use super::Plain;
+use crate::config::Coalesce;
+use crate::content::{Fetch, Patience, Pin};
+use crate::conversation::{Follows, Next, Operation, Runs, Turn, Unsent};
+use crate::sends::MOST_AT_ONCE;
+use crate::service::Service;
+
+/// A call that blocks may take so long for more of a file than this that the file changes meanwhile. Its
+/// client is not to have it all before that can be noticed.
+const LARGE: u64 = 1 << 20;
+/// Bytes at the end of such a file that are sent when it has not changed.
+const HELD_BACK: u64 = 16 << 10;
+
+/// Why nothing was sent.
+enum Failed {
+    Full,
+    Interrupted,
+    Unsent(Unsent),
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::WouldBlock => Self::Full,
+            io::ErrorKind::Interrupted => Self::Interrupted,
+            _ => Self::Unsent(Unsent::Broken(error)),
+        }
+    }
+}
+
+impl From<Unsent> for Failed {
+    fn from(unsent: Unsent) -> Self {
+        Self::Unsent(unsent)
+    }
+}
+
+impl Plain {
+    /// Sends the reply until it is over, the socket is full, the disk has to be waited for, or the share is
+    /// used. `resident` is the window of the file that is known to be in memory.
+    #[inline]
+    pub(super) fn send_on(
+        &mut self,
+        service: &mut Service,
+        share: &mut u64,
+        mut resident: Option<u64>,
+    ) -> Next {
+        while self.conversation.is_replying() {
+            if *share == 0 {
+                self.conversation.carry_over();
+                return Next::Turn(Turn::Unfinished);
+            }
+            if !self.writable || self.conversation.is_paused() {
+                self.conversation.carry_over();
+                // A body may still be read behind a reply that would block.
+                let reads_on = self.conversation.machine().is_reading_body();
+                return if reads_on { Next::Receive } else { Next::Turn(Turn::Blocked) };
+            }
+            let sent = self.send_once(service, *share, &mut resident);
+            let is_broken_off = self.blocks && service.alarm_has_rung();
+            *share = share.saturating_sub(self.sent(service, sent));
+            if is_broken_off && self.conversation.is_replying() {
+                service.held();
+                *share = 0;
+            }
+        }
+        Next::Receive
+    }
+
+    /// Makes one call, and says how many bytes it sent.
+    #[inline]
+    fn send_once(
+        &mut self,
+        service: &mut Service,
+        share: u64,
+        resident: &mut Option<u64>,
+    ) -> Result<u64, Failed> {
+        let most = if self.blocks { self.most_at_once(service, share)? } else { share };
+        let mut runs: Runs<'_> = [Slice::EMPTY; _];
+        let Some(operation) = self.conversation.next_send(&service.content, &mut runs) else {
+            return Err(Unsent::Changed.into());
+        };
+        self.perform(service, operation, &runs, most, resident)
+    }
+
+    /// How much may go into one call on a socket that blocks: the whole reply, unless too much time has gone
+    /// by with such sends. Then this client's block no more.
+    fn most_at_once(&mut self, service: &mut Service, share: u64) -> Result<u64, Failed> {
+        if service.may_block() {
+            return Ok(MOST_AT_ONCE);
+        }
+        socket::set_nonblocking(self.socket.as_fd(), true)?;
+        self.blocks = false;
+        Ok(share)
+    }
+
+    /// Has the kernel do it, and says how many bytes it sent.
+    #[inline]
+    fn perform(
+        &self,
+        service: &Service,
+        operation: Operation<'_>,
+        runs: &Runs<'_>,
+        most: u64,
+        resident: &mut Option<u64>,
+    ) -> Result<u64, Failed> {
+        match operation {
+            Operation::Gather { count, follows } => {
+                let client = self.socket.as_fd();
+                let more_follows = match follows {
+                    Follows::End => true,
+                    Follows::Nothing | Follows::Memory => false,
+                    Follows::File => {
+                        if service.coalesce == Coalesce::Cork {
+                            socket::set_cork(client, true)?;
+                        }
+                        matches!(service.coalesce, Coalesce::More | Coalesce::Auto)
+                    }
+                };
+                let runs = &runs[..count];
+                let sent = if more_follows {
+                    socket::send_more(client, runs)?
+                } else {
+                    socket::write_vectored(client, runs)?
+                };
+                Ok(sent as u64)
+            }
+            Operation::File { pin, offset, len } => {
+                let wanted = sendable(service, pin, offset, len.min(most), resident)?;
+                let sent = self.send_file(service, pin, (offset, wanted), wanted == len)?;
+                if sent == len {
+                    // What follows may be of another file.
+                    *resident = None;
+                }
+                Ok(sent)
+            }
+        }
+    }
+
+    /// Sends a range of a file, which is the last that the reply has of it there if it `ends`.
+    fn send_file(
+        &self,
+        service: &Service,
+        pin: &Pin,
+        (mut offset, wanted): (u64, u64),
+        ends: bool,
+    ) -> Result<u64, Failed> {
+        // A reply that took a while may have been overtaken by a change of the file: better to break off than
+        // to complete something that the file never was.
+        if ends && self.conversation.is_carried_over() && !service.content.intact(pin) {
+            return Err(Unsent::Changed.into());
+        }
+        let client = self.socket.as_fd();
+        let began_ms = if self.blocks { sys::clock::monotonic_ms() } else { 0 };
+        let file = service.content.file(pin).ok_or(Unsent::Changed)?;
+        // So may one be after a call that blocked for a while, whose client is not to have all of it by then.
+        let held_back = if ends && self.blocks && wanted > LARGE { HELD_BACK } else { 0 };
+        let due = wanted - held_back;
+        let sent = socket::send_file(client, file, &mut offset, due as usize)? as u64;
+        if sent == 0 {
+            return Err(Unsent::Changed.into());
+        }
+        if self.blocks
+            && sent == due
+            && sys::clock::monotonic_ms() != began_ms
+            && !service.content.intact(pin)
+        {
+            return Err(Unsent::Changed.into());
+        }
+        if service.coalesce == Coalesce::Cork && ends && sent == wanted {
+            socket::set_cork(client, false)?;
+        }
+        Ok(sent)
+    }
+
+    /// Takes in what came of a call, and says how many bytes it sent.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: a call here costs every request 10 instructions")]
+    fn sent(&mut self, service: &mut Service, sent: Result<u64, Failed>) -> u64 {
+        match sent {
+            Ok(n) => {
+                self.conversation.sent(service, n);
+                n
+            }
+            Err(failed) => {
+                match failed {
+                    Failed::Full => self.writable = false,
+                    Failed::Interrupted => {}
+                    Failed::Unsent(unsent) => self.conversation.not_sent(service, unsent),
+                }
+                0
+            }
+        }
+    }
+}
+
+/// How many of the `wanted` bytes from `offset` can be sent now: in a worker that must not wait, at most to
+/// the end of the window that they begin in, if that is in memory. `resident` is the window known to be.
+fn sendable(
+    service: &Service,
+    pin: &Pin,
+    offset: u64,
+    wanted: u64,
+    resident: &mut Option<u64>,
+) -> Result<u64, Failed> {
+    if service.patience != Patience::None {
+        return Ok(wanted);
+    }
+    let window = Fetch::window_of(offset);
+    let wanted = wanted.min(Fetch::end_of(window) - offset);
+    let now_ms = service.clock.ms;
+    if *resident != Some(window) && !service.content.was_resident(pin, window, now_ms) {
+        service.counters.residency_probes.add(1);
+        if !service.content.is_resident(pin, window, now_ms) {
+            service.counters.residency_misses.add(1);
+            return Err(Unsent::Absent(service.content.fetch(pin, window)).into());
+        }
+        *resident = Some(window);
+    }
+    Ok(wanted)
+}

@@ -1,16 +1,19 @@
-//! The order of the modules inside `server`, checked as the order of the crates is in `dependencies.rs`.
+//! The order of the modules inside each crate, checked as the order of the crates is in `dependencies.rs`.
 //!
-//! A module of the crate, with all its parts, names only modules that stand before it in [`ORDER`]. Deeper
-//! down no order is written, but there must be one: parts of one module do not name each other in a circle. A
-//! module and its own parts may name each other. Tests are left out: they may use whatever they test.
+//! The parts of one module do not name each other in a circle; the modules of a crate are its parts. A part
+//! stands for all that is below it. A module and its own parts may name each other. For `server` the order
+//! of its modules is written as well: a module names only those that stand before it in [`ORDER`]. Tests are
+//! left out: they may use whatever they test.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     env, fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use serde::Deserialize;
 
 /// The modules of `server`, bottom up: each may name only those that stand before it.
 const ORDER: &[&str] = &[
@@ -53,53 +56,120 @@ const ORDER: &[&str] = &[
 ];
 
 #[test]
-fn modules_name_only_those_before_them() {
-    let found = breaches(&server());
+fn modules_name_each_other_in_no_circle() {
+    let mut found = Vec::new();
+    let mut modules = 0;
+    for Target { root, order } in targets() {
+        let sources = sources(&root);
+        modules += sources.len();
+        let breaches = breaches(&sources, order);
+        found.extend(breaches.into_iter().map(|breach| format!("{}: {breach}", root.display())));
+    }
+    assert!(modules > 300, "only {modules} modules were found");
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// What is built from one root.
+struct Target {
+    root: PathBuf,
+    /// The order of its modules, if one is written.
+    order: Option<&'static [&'static str]>,
+}
+
+/// All libraries and programs of the workspace, as cargo tells them.
+fn targets() -> Vec<Target> {
+    #[derive(Deserialize)]
+    struct Workspace {
+        packages: Vec<Package>,
+    }
+    #[derive(Deserialize)]
+    struct Package {
+        name: String,
+        targets: Vec<Built>,
+    }
+    #[derive(Deserialize)]
+    struct Built {
+        kind: Vec<String>,
+        src_path: PathBuf,
+    }
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path"])
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
+        .output()
+        .expect("cargo can be run");
+    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    let workspace: Workspace = serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
+    let mut targets = Vec::new();
+    for Package { name, targets: built } in workspace.packages {
+        for Built { kind, src_path } in built {
+            if kind.iter().any(|kind| ["lib", "rlib", "bin"].contains(&kind.as_str())) {
+                targets.push(Target { root: src_path, order: (name == "server").then_some(ORDER) });
+            }
+        }
+    }
+    targets
 }
 
 /// Where a module stands: `["content", "table"]`. The crate itself stands nowhere.
 type Module = Vec<String>;
 
-/// A module, and where it looks up what it names.
+/// A module, and what it names.
 struct Source {
     module: Module,
-    /// What it names, each from the root of the crate.
+    /// Each from the root of the crate.
     names: Vec<Module>,
 }
 
-fn server() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/src");
+/// All modules below a root.
+fn sources(root: &Path) -> Vec<Source> {
     let mut sources = Vec::new();
-    let mut to_read: Vec<(Module, PathBuf)> = vec![(Vec::new(), root.join("lib.rs"))];
+    let mut to_read: Vec<(Module, PathBuf)> = vec![(Vec::new(), root.to_owned())];
     while let Some((module, path)) = to_read.pop() {
         let text = fs::read_to_string(&path).expect("a module can be read");
         let (source, parts) = read(&module, &text);
         sources.push(source);
-        for part in parts {
-            let module: Module = module.iter().cloned().chain([part]).collect();
-            let place = module.iter().fold(root.clone(), |place, name| place.join(name));
-            let path =
-                [place.with_extension("rs"), place.join("mod.rs")].into_iter().find(|path| path.exists());
+        let beside = path.parent().expect("a module lies in a directory");
+        let below = if module.is_empty() || path.ends_with("mod.rs") {
+            beside.to_owned()
+        } else {
+            path.with_extension("")
+        };
+        for Part { name, path } in parts {
+            let path = match path {
+                Some(path) => Some(beside.join(path)),
+                None => [below.join(format!("{name}.rs")), below.join(&name).join("mod.rs")]
+                    .into_iter()
+                    .find(|path| path.exists()),
+            };
+            let module: Module = module.iter().cloned().chain([name]).collect();
             to_read.push((module, path.expect("a module has a file")));
         }
     }
     sources
 }
 
-/// What a module names, and its parts that have files of their own.
-fn read(module: &Module, text: &str) -> (Source, Vec<String>) {
+/// A part of a module that has a file of its own.
+struct Part {
+    name: String,
+    /// Where the file is, if `#[path]` says so.
+    path: Option<String>,
+}
+
+/// What a module names, and its parts.
+fn read(module: &Module, text: &str) -> (Source, Vec<Part>) {
     let tokens: Vec<TokenTree> =
         text.parse::<TokenStream>().expect("a source file is Rust").into_iter().collect();
-    let mut reader = Reader { module: module.clone(), names: Vec::new(), parts: Vec::new() };
+    let mut reader = Reader { module: module.clone(), inside: 0, names: Vec::new(), parts: Vec::new() };
     reader.items(&tokens);
     (Source { module: module.clone(), names: reader.names }, reader.parts)
 }
 
 struct Reader {
     module: Module,
+    /// In how many modules of the same file it is.
+    inside: usize,
     names: Vec<Module>,
-    parts: Vec<String>,
+    parts: Vec<Part>,
 }
 
 impl Reader {
@@ -114,13 +184,19 @@ impl Reader {
                 continue;
             }
             match &tokens[at] {
-                TokenTree::Ident(word) if word == "mod" => {
-                    if let [TokenTree::Ident(name), TokenTree::Punct(end), ..] = &tokens[at + 1..]
-                        && end.as_char() == ';'
-                    {
-                        self.parts.push(name.to_string());
+                TokenTree::Ident(word) if word == "mod" => match &tokens[at + 1..] {
+                    [TokenTree::Ident(name), end, ..] if is_punct(end, ';') => {
+                        let path = path_mark(&tokens[..at]);
+                        self.parts.push(Part { name: name.to_string(), path });
                     }
-                }
+                    [TokenTree::Ident(_), TokenTree::Group(group), ..] => {
+                        self.inside += 1;
+                        self.items(&group.stream().into_iter().collect::<Vec<_>>());
+                        self.inside -= 1;
+                        at += 2;
+                    }
+                    _ => {}
+                },
                 TokenTree::Ident(word) if word == "crate" || word == "super" || word == "self" => {
                     self.path(&[], &tokens[at..]);
                 }
@@ -154,9 +230,14 @@ impl Reader {
             }
         }
         let mut place = self.module.clone();
+        let mut inside = self.inside;
         for (at, word) in path.iter().enumerate() {
             match word.as_str() {
-                "crate" => place.clear(),
+                "crate" => {
+                    place.clear();
+                    inside = 0;
+                }
+                "super" if inside > 0 => inside -= 1,
                 "super" => drop(place.pop()),
                 "self" => {}
                 _ => {
@@ -166,6 +247,21 @@ impl Reader {
             }
         }
         self.names.push(place);
+    }
+}
+
+/// The file in the `#[path = "…"]` that tokens end with, if they do. `pub` may follow.
+fn path_mark(tokens: &[TokenTree]) -> Option<String> {
+    let tokens = match tokens {
+        [before @ .., TokenTree::Ident(word)] if word == "pub" => before,
+        all => all,
+    };
+    let [.., hash, TokenTree::Group(mark)] = tokens else { return None };
+    match &mark.stream().into_iter().collect::<Vec<_>>()[..] {
+        [TokenTree::Ident(word), _, TokenTree::Literal(path)] if is_punct(hash, '#') && word == "path" => {
+            Some(path.to_string().trim_matches('"').to_owned())
+        }
+        _ => None,
     }
 }
 
@@ -199,21 +295,26 @@ fn edges(sources: &[Source]) -> BTreeMap<Module, BTreeSet<(String, String)>> {
     edges
 }
 
-fn breaches(sources: &[Source]) -> Vec<String> {
-    let place = |name: &String| ORDER.iter().position(|module| module == name);
+fn breaches(sources: &[Source], order: Option<&[&str]>) -> Vec<String> {
     let mut breaches = Vec::new();
-    for Source { module, .. } in sources.iter().filter(|source| source.module.len() == 1) {
-        if place(&module[0]).is_none() {
-            breaches.push(format!("{} is not in ORDER: enter it where it stands", module[0]));
+    let edges = edges(sources);
+    if let Some(order) = order {
+        let place = |name: &String| order.iter().position(|module| module == name);
+        for Source { module, .. } in sources.iter().filter(|source| source.module.len() == 1) {
+            if place(&module[0]).is_none() {
+                breaches.push(format!("{} is not in ORDER: enter it where it stands", module[0]));
+            }
         }
-    }
-    for (parent, edges) in edges(sources) {
-        if parent.is_empty() {
-            for (from, to) in edges.iter().filter(|(from, to)| place(from) <= place(to)) {
+        for (from, to) in edges.get(&Module::new()).into_iter().flatten() {
+            if place(from) <= place(to) {
                 breaches.push(format!("{from} may not name {to}, which stands after it"));
             }
-        } else if let Some(circle) = circle(&edges) {
-            breaches.push(format!("in {}: {}", parent.join("::"), circle.join(" -> ")));
+        }
+    }
+    for (parent, edges) in edges {
+        if let Some(circle) = circle(&edges) {
+            let within = if parent.is_empty() { "the crate".to_owned() } else { parent.join("::") };
+            breaches.push(format!("in {within}: {}", circle.join(" -> ")));
         }
     }
     breaches
@@ -272,6 +373,30 @@ mod bad_samples {
     }
 
     #[test]
+    fn a_circle_of_modules_is_found_in_a_crate_without_an_order() {
+        let sources = [source("a", "use crate::b::X;"), source("b", "fn f() { crate::a::deep::g() }")];
+        assert_eq!(breaches(&sources, None), ["in the crate: a -> b -> a"]);
+        assert_eq!(breaches(&sources[..1], None), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_module_in_the_same_file_is_that_file() {
+        let inner = "mod inner { use super::super::b::X; use super::Own; }";
+        let sources = [source("m::a", inner), source("m::b", "use super::a::X;")];
+        assert_eq!(parts_of(&sources).expect("a circle"), ["a", "b", "a"]);
+        let sources = [source("m::a", "mod inner { use super::b::X; }"), source("m::b", "use super::a::X;")];
+        assert_eq!(parts_of(&sources), None);
+    }
+
+    #[test]
+    fn a_file_elsewhere_is_found() {
+        let text = "#[path = \"../other.rs\"]\npub mod part; #[cfg(unix)] mod own; mod plain;";
+        let (_, parts) = read(&Vec::new(), text);
+        let paths: Vec<Option<&str>> = parts.iter().map(|part| part.path.as_deref()).collect();
+        assert_eq!(paths, [Some("../other.rs"), None, None]);
+    }
+
+    #[test]
     fn a_module_and_its_parts_are_no_circle_and_tests_are_left_out() {
         let sources = [
             source("m", "use self::a::Thing; mod a;"),
@@ -289,11 +414,14 @@ mod bad_samples {
     fn what_stands_after_a_module_is_found() {
         let [first, second] = [ORDER[0], ORDER[1]];
         let sources = [source(second, &format!("use crate::{first}::X;")), source(first, "")];
-        assert_eq!(breaches(&sources), Vec::<String>::new());
+        assert_eq!(breaches(&sources, Some(ORDER)), Vec::<String>::new());
         let sources = [source(first, &format!("fn f() {{ crate::{second}::g() }}")), source(second, "")];
-        assert_eq!(breaches(&sources), [format!("{first} may not name {second}, which stands after it")]);
         assert_eq!(
-            breaches(&[source("stranger", "")]),
+            breaches(&sources, Some(ORDER)),
+            [format!("{first} may not name {second}, which stands after it")]
+        );
+        assert_eq!(
+            breaches(&[source("stranger", "")], Some(ORDER)),
             ["stranger is not in ORDER: enter it where it stands"]
         );
     }

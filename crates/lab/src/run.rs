@@ -15,7 +15,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::description::experiment::{Experiment, Lengths, Order, PointSpec, Setting};
+use crate::description::experiment::{Experiment, Order, PointSpec, Setting};
+use crate::description::lengths::Lengths;
 use crate::description::load::Load;
 use crate::description::workload::Prepared;
 use crate::judging::steady::Settling;

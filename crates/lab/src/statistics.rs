@@ -215,6 +215,16 @@ pub fn line_through(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     })
 }
 
+/// The fewest rounds after which one of so many comparisons can be a difference, if all rounds agree: with
+/// fewer none is, whatever is measured.
+pub fn fewest_rounds(comparisons: usize) -> u32 {
+    let borne = (1.0 + (comparisons as f64 / LEVEL).log2()).ceil();
+    FEWEST_ROUNDS.max(borne as u32)
+}
+
+/// How often chance may make one verdict of all wrong, if there is nothing to find.
+pub(crate) const LEVEL: f64 = 0.05;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -314,5 +324,18 @@ mod tests {
         let (intercept, slope) = line_through(&points).unwrap();
         assert!((intercept - 7.0).abs() < 1e-9 && (slope - 400.0).abs() < 1e-9);
         assert_eq!(line_through(&points[..1]), None);
+    }
+
+    #[test]
+    fn as_many_rounds_as_are_said_to_be_enough_are() {
+        for comparisons in [0, 1, 2, 3, 24, 25, 26, 56, 1000] {
+            let tells = |rounds: u32| {
+                let chance = sign_test(&vec![0.5; rounds as usize], 0.02);
+                holm(&vec![chance; comparisons.max(1)], LEVEL)[0]
+            };
+            let fewest = fewest_rounds(comparisons);
+            assert!(tells(fewest), "{comparisons} comparisons in {fewest} rounds");
+            assert!(fewest == FEWEST_ROUNDS || !tells(fewest - 1), "{comparisons} in fewer than {fewest}");
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! was created, of strings that end, of as many bytes as said. They are not checked beyond NULL; all that
 //! comes from the network is. Calls for one request at a time are one thread's.
 
+mod exchange;
 mod os;
 mod printf;
 mod request;

@@ -3,9 +3,7 @@
 
 use std::io;
 
-use rustix::fs::{self, Mode, OFlags, ResolveFlags};
-
-use crate::{residency, tcp_info};
+use crate::{file, residency, tcp_info};
 
 /// A call, or an option of one, that need not be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,15 +39,11 @@ impl Feature {
     /// It is not to be had; why.
     pub fn probe(self) -> io::Result<()> {
         match self {
-            Self::Openat2 => probe_openat2(ResolveFlags::BENEATH),
-            Self::ResolveCached => match probe_openat2(ResolveFlags::CACHED) {
-                // It works, and has not found it.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-                result => result,
-            },
+            Self::Openat2 => file::probe_openat2(),
+            Self::ResolveCached => file::probe_resolve_cached(),
             Self::ReadNowait => {
-                let Ok(file) = crate::file::in_memory("probe") else { return Ok(()) };
-                match residency::read_now(file, &mut [0], 0) {
+                let Ok(probe) = file::in_memory("probe") else { return Ok(()) };
+                match residency::read_now(probe, &mut [0], 0) {
                     // As before; where the file lies can't tell, file systems may.
                     Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::OPNOTSUPP) => Ok(()),
                     Err(error) => Err(error.into()),
@@ -62,12 +56,6 @@ impl Feature {
             }
         }
     }
-}
-
-fn probe_openat2(how: ResolveFlags) -> io::Result<()> {
-    let directory = fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    Ok(fs::openat2(directory, ".", flags, Mode::empty(), how).map(drop)?)
 }
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
 //! Files: opened below a directory that cannot be left, looked at, listed, read, made in memory.
 
 mod beneath;
+mod directory;
 mod links;
 mod stat;
 mod walk;
 
 pub use beneath::{
-    Directory, OpenFailure, Symlinks, find_beneath, find_beneath_cached, is_link, open_beneath,
-    open_beneath_cached,
+    OpenFailure, Symlinks, find_beneath, find_beneath_cached, is_link, open_beneath, open_beneath_cached,
 };
+pub use directory::Directory;
+pub(crate) use directory::{probe_openat2, probe_resolve_cached};
 pub use stat::{DirectoryEntry, FileKind, FileStat, FileTime, list, stat, stat_in};
 
 use std::fs::File;

@@ -11,7 +11,7 @@
 use rand::{Rng, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 
-use crate::fileset::{FileSpec, Holds};
+use crate::file::{FileSpec, Holds};
 use crate::session::{Builder, Request, SessionLog};
 
 /// Where an advertisement goes: a line, in which the application replaces the path of the picture.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::file::FileSpec;
 use crate::{dynamic, specweb99, support};
 
 /// A set of files, by its kind and parameters.
@@ -33,35 +34,6 @@ pub enum FileSet {
         /// Bytes, one for each page.
         sizes: Vec<u64>,
     },
-}
-
-/// A file to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileSpec {
-    /// From the root, with slashes, without one in front.
-    pub path: String,
-    /// Its length.
-    pub bytes: u64,
-    /// What is in it.
-    pub holds: Holds,
-}
-
-/// What is in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holds {
-    /// Lines of letters that follow from the seed and the path.
-    Lines,
-    /// The same with a [place](crate::dynamic::PLACE) for an advertisement as the first line of each 4 KiB.
-    Places,
-    /// This, whatever the seed: a program.
-    Text(&'static str),
-}
-
-impl FileSpec {
-    /// A file of lines.
-    pub(crate) fn lines(path: impl Into<String>, bytes: u64) -> Self {
-        Self { path: path.into(), bytes, holds: Holds::Lines }
-    }
 }
 
 /// Body bytes that leave room in a segment of 1,448 bytes for a head of 400.

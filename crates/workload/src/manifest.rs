@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::check::Check;
-use crate::fileset::{FileSet, Holds};
+use crate::file::Holds;
+use crate::fileset::FileSet;
 
 /// The name of a file set's manifest in its root. Servers do not serve it: its name begins with a dot.
 pub const NAME: &str = ".sluicelab.json";

@@ -14,7 +14,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::check::Check;
 use crate::dynamic;
-use crate::fileset::FileSpec;
+use crate::file::FileSpec;
 use crate::offtimes::OffTimes;
 use crate::session::{Builder, Request, SessionLog};
 

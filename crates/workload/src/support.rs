@@ -22,7 +22,7 @@ use rand_distr::{Distribution as _, Exp, Zipf};
 use rand_pcg::Pcg64Mcg;
 
 use crate::check::Check;
-use crate::fileset::{FileSpec, Holds};
+use crate::file::{FileSpec, Holds};
 use crate::session::{Builder, Request, SessionLog};
 use crate::specweb99::pick;
 

@@ -13,7 +13,7 @@ use rand_pcg::Pcg64Mcg;
 use sha2::{Digest as _, Sha256};
 
 use crate::dynamic::PLACE;
-use crate::fileset::{FileSpec, Holds};
+use crate::file::{FileSpec, Holds};
 use crate::manifest::FileSetManifest;
 
 /// A set could not be written, or is not what it should be.

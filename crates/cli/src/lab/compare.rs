@@ -9,8 +9,8 @@ use anyhow::Result;
 use clap::Args;
 use lab::description::load::Load;
 use lab::description::workload::Workload;
-use lab::judging::verdict::fewest_rounds;
 use lab::servers::spec::Spec;
+use lab::statistics::fewest_rounds;
 use lab::units;
 
 use super::{means, run};

@@ -14,13 +14,14 @@ use serde::de::{Error as _, IntoDeserializer as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::Table;
 
-use crate::description::finding::Finding;
+use crate::description::finding::{Finding, Relation};
+use crate::description::lengths::Lengths;
 use crate::description::load::Load;
 use crate::description::quantity::Quantity;
 use crate::description::workload::Workload;
-use crate::judging::verdict::fewest_rounds;
 use crate::servers::spec::Spec;
 use crate::servers::{self, Application};
+use crate::statistics::fewest_rounds;
 use crate::unique::unique;
 use crate::units;
 
@@ -113,19 +114,6 @@ pub enum Order {
     Abreast,
     /// One after the other, each started when it is its turn.
     InTurn,
-}
-
-/// Lengths of the parts of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Lengths {
-    /// Before the measured window.
-    pub warm_up: Duration,
-    /// The measured window.
-    pub measured: Duration,
-    /// How long a client waits for a connection, and then for each reply.
-    pub timeout: Duration,
-    /// Into how many slices the measured window is cut where servers are interleaved.
-    pub slices: u32,
 }
 
 /// Who is judged, and in how many rounds.
@@ -444,7 +432,7 @@ impl Experiment {
             }
         }
         for finding in &self.findings {
-            finding.check(self).map_err(|error| format!("findings: {error}"))?;
+            self.check_finding(finding).map_err(|error| format!("findings: {error}"))?;
         }
         Ok(())
     }
@@ -476,6 +464,21 @@ impl Experiment {
     /// All servers, each once.
     pub fn servers(&self) -> Vec<&Spec> {
         unique(self.points.iter().flat_map(|point| &point.servers))
+    }
+
+    /// Whether it has what a finding is about.
+    fn check_finding(&self, finding: &Finding) -> Result<(), String> {
+        let Relation { more, less, point, .. } = &finding.expect;
+        let points = || self.points.iter().map(|point| format!("{:?}", point.name)).collect::<Vec<_>>();
+        let at = self.points.iter().find(|other| other.name == *point);
+        let at =
+            at.ok_or_else(|| format!("no point is called {point:?}; allowed: {}", points().join(", ")))?;
+        for name in [more, less] {
+            if !at.servers.iter().any(|server| server.name == *name) {
+                return Err(format!("no server of {point:?} is called {name:?}"));
+            }
+        }
+        Ok(())
     }
 
     /// All applications, each once.

@@ -5,7 +5,6 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
-use crate::description::experiment::Experiment;
 use crate::description::quantity::Quantity;
 
 /// A relation that somebody has found.
@@ -54,22 +53,5 @@ impl<'de> Deserialize<'de> for Relation {
 impl fmt::Display for Relation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} > {} in {} at {}", self.more, self.less, self.quantity.name, self.point)
-    }
-}
-
-impl Finding {
-    /// Whether the experiment has what it is about.
-    pub(crate) fn check(&self, experiment: &Experiment) -> Result<(), String> {
-        let Relation { more, less, point, .. } = &self.expect;
-        let points = || experiment.points.iter().map(|point| format!("{:?}", point.name)).collect::<Vec<_>>();
-        let at = experiment.points.iter().find(|other| other.name == *point);
-        let at =
-            at.ok_or_else(|| format!("no point is called {point:?}; allowed: {}", points().join(", ")))?;
-        for name in [more, less] {
-            if !at.servers.iter().any(|server| server.name == *name) {
-                return Err(format!("no server of {point:?} is called {name:?}"));
-            }
-        }
-        Ok(())
     }
 }

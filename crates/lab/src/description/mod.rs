@@ -5,6 +5,7 @@
 
 pub mod experiment;
 pub mod finding;
+pub mod lengths;
 pub mod load;
 pub mod quantity;
 pub mod workload;

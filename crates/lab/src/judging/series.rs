@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 
+use crate::description::experiment::PointSpec;
 use crate::record::outcome::Outcome;
 use crate::servers::spec::Spec;
 use crate::statistics::{Ratio, median};
@@ -16,6 +17,18 @@ pub struct Series {
     pub rounds: Vec<Option<Taken>>,
     /// What its point's first server did beside it at the same time, if they were measured so.
     pub beside: Option<Vec<Option<Outcome>>>,
+}
+
+/// What came of a point.
+#[derive(Debug, Serialize)]
+pub struct Found {
+    /// Where.
+    pub point: PointSpec,
+    /// Of each alternative that has anything, and of the first, with which they are compared. None if nothing
+    /// has.
+    pub series: Vec<Series>,
+    /// How many trials are not measured yet.
+    pub missing: usize,
 }
 
 /// What counts of a trial that may have been tried several times.

@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::description::experiment::Lengths;
+use crate::description::lengths::Lengths;
 use crate::judging::series::Series;
 use crate::record::outcome::Outcome;
 use crate::statistics::{Ratio, median};

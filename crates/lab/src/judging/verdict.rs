@@ -11,10 +11,10 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::description::quantity::{COST, Quantity, REPLIES};
+use crate::judging::series::Found;
 use crate::judging::series::{Series, Taken};
-use crate::measuring::plan::Found;
 use crate::record::outcome::Slice;
-use crate::statistics::{FEWEST_ROUNDS, Interval, Ratio, bootstrap, holm, sign_test};
+use crate::statistics::{FEWEST_ROUNDS, Interval, LEVEL, Ratio, bootstrap, holm, sign_test};
 
 /// What is said of one server at one point.
 #[derive(Clone, Debug, Serialize)]
@@ -50,16 +50,6 @@ pub enum Says {
     /// The server, or the first, did not do what it was measured for; how.
     Failed(String),
 }
-
-/// The fewest rounds after which one of so many comparisons can be a difference, if all rounds agree: with
-/// fewer none is, whatever is measured.
-pub fn fewest_rounds(comparisons: usize) -> u32 {
-    let borne = (1.0 + (comparisons as f64 / LEVEL).log2()).ceil();
-    FEWEST_ROUNDS.max(borne as u32)
-}
-
-/// How often chance may make one verdict of all wrong, if there is nothing to find.
-const LEVEL: f64 = 0.05;
 
 /// What is known of servers besides their trials: why nothing can be said of one at a point, such as that it
 /// changes with time. Of its name and the point's.
@@ -292,19 +282,6 @@ mod tests {
         assert!(three[0].contains("cannot tell slow from sped") && three[0].contains("among 3"), "{three:?}");
         let five = said(vec![series("sped", &[100.0; 5]), series("slow", &[50.0; 5])]);
         assert!(five[0].contains("fewer than 6 rounds"), "{five:?}");
-    }
-
-    #[test]
-    fn as_many_rounds_as_are_said_to_be_enough_are() {
-        for comparisons in [0, 1, 2, 3, 24, 25, 26, 56, 1000] {
-            let tells = |rounds: u32| {
-                let chance = sign_test(&vec![0.5; rounds as usize], 0.02);
-                holm(&vec![chance; comparisons.max(1)], LEVEL)[0]
-            };
-            let fewest = fewest_rounds(comparisons);
-            assert!(tells(fewest), "{comparisons} comparisons in {fewest} rounds");
-            assert!(fewest == FEWEST_ROUNDS || !tells(fewest - 1), "{comparisons} in fewer than {fewest}");
-        }
     }
 
     #[test]

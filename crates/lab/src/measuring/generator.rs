@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::description::experiment::Lengths;
+use crate::description::lengths::Lengths;
 use crate::programs::child::Process;
 use crate::programs::interrupt;
 use crate::record::outcome::Looks;

@@ -11,7 +11,7 @@ pub(crate) mod figures;
 pub mod generator;
 pub mod means;
 pub(crate) mod network;
-pub mod plan;
+pub(crate) mod plan;
 pub(crate) mod profiler;
 mod search;
 mod share;

@@ -8,20 +8,20 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
-use std::process::{self, Command};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use machine::Machine;
+use anyhow::{Context, Result, anyhow, ensure};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::programs::child::output;
 use crate::programs::janitor;
+use crate::programs::ports::free_port;
 
 /// The clients' addresses on each link: so many times 64,000 connections fit into the time that one stays in
 /// `TIME_WAIT`.
@@ -33,9 +33,6 @@ const SERVER: u8 = 1;
 /// How the addresses begin that clients have besides, on the first link: `10.78.1.1` to `10.78.16.1`, each in
 /// a network of its own.
 const NETWORKS: &str = "10.78";
-
-/// Below it are the ports that well-known servers have.
-const FIRST_PORT: u16 = 10_000;
 
 /// Which CPUs receive at the two ends of a link: several share connections by their hash.
 #[derive(Clone, Debug)]
@@ -210,24 +207,6 @@ impl Drop for Namespaces {
     }
 }
 
-/// A port on which nobody listens, on any address, and which no other call in this process has given. It is
-/// none of those that the kernel gives to clients (ip(7), `ip_local_port_range`): one of these may be
-/// somebody's by the time a server starts on it. In a network namespace it is free as well.
-pub(crate) fn free_port() -> Result<u16> {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let of_clients = Machine::this().local_ports().map_or(32_768, |(first, _)| first as u16);
-    let ports = u32::from(of_clients.saturating_sub(FIRST_PORT));
-    for _ in 0..ports {
-        // Labs that run at the same time begin at different ones.
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed).wrapping_add(process::id().wrapping_mul(61));
-        let port = FIRST_PORT + (number % ports) as u16;
-        if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
-            return Ok(port);
-        }
-    }
-    bail!("no port from {FIRST_PORT} to {of_clients}, where clients' ports begin, is free")
-}
-
 fn address(link: u8, host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, link, host)
 }
@@ -249,18 +228,7 @@ fn mask(cpus: &[usize]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
-
-    #[test]
-    fn a_port_is_given_once() {
-        let ports: HashSet<u16> = (0..50).map(|_| free_port().unwrap()).collect();
-        assert_eq!(ports.len(), 50);
-        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, free_port().unwrap())).unwrap();
-        let own = taken.local_addr().unwrap().port();
-        assert!((0..200).all(|_| free_port().unwrap() != own));
-    }
 
     #[test]
     fn cpus_are_bits_in_words() {

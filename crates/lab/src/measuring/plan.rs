@@ -9,10 +9,9 @@ use anyhow::{Context, Result};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
-use serde::Serialize;
 
 use crate::description::experiment::{Order, PointSpec};
-use crate::judging::series::{Series, Taken};
+use crate::judging::series::{Found, Series, Taken};
 use crate::progress::Progress;
 use crate::record::journal::Journal;
 use crate::record::outcome::Outcome;
@@ -56,18 +55,6 @@ struct Heat<'a> {
 
 /// How often a trial is tried until the generator calls it valid.
 const TRIES: usize = 3;
-
-/// What came of a point.
-#[derive(Debug, Serialize)]
-pub struct Found {
-    /// Where.
-    pub point: PointSpec,
-    /// Of each alternative that has anything, and of the first, with which they are compared. None if nothing
-    /// has.
-    pub series: Vec<Series>,
-    /// How many trials are not measured yet.
-    pub missing: usize,
-}
 
 impl PointSpec {
     /// With the first measured once more: figures that tell one thing from the same thing tell nothing of

@@ -20,7 +20,8 @@ use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
 
-use crate::description::experiment::{Lengths, Order, Setting};
+use crate::description::experiment::{Order, Setting};
+use crate::description::lengths::Lengths;
 use crate::description::load::{Load, Threshold};
 use crate::description::workload::Prepared;
 use crate::measuring::bounds::{self, Bounded, Bounds};

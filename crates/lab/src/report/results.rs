@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use crate::description::experiment::Experiment;
 use crate::description::finding::Finding;
+use crate::judging::series::Found;
 use crate::judging::series::{Series, Taken};
 use crate::judging::steady;
 use crate::judging::verdict::{self, Doubts, Verdict};
-use crate::measuring::plan::Found;
 use crate::measuring::stages::Stages;
 use crate::record::journal::{Journal, Session};
 use crate::record::outcome::Outcome;

@@ -4,9 +4,9 @@ use serde_json::json;
 
 use super::*;
 use crate::description::experiment::Experiment;
+use crate::judging::series::Found;
 use crate::judging::series::Series;
 use crate::judging::verdict;
-use crate::measuring::plan::Found;
 use crate::report::results::LeftOut;
 use crate::report::summary;
 use crate::tests::outcome;

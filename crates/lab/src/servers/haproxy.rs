@@ -10,7 +10,7 @@ use anyhow::{Context as _, Error, Result, ensure};
 
 use super::application::socket;
 use super::{Endpoint, Ground, Part, Settings, peer, server, write};
-use crate::measuring::network::free_port;
+use crate::programs::ports::free_port;
 use crate::servers::spec::{Kind, Spec};
 
 /// What `behind` is called if it is no server.

@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 use self::arrangement::Arrangement;
-use crate::measuring::network::free_port;
+use crate::programs::ports::free_port;
 use crate::servers::spec::{Kind, Spec};
 
 /// Where and for what a server is started.

@@ -6,9 +6,9 @@ use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use fastcgi::Role;
 use memchr::memchr2;
 
+use super::exchange::Exchange;
 use super::stream::{Purpose, Stream};
 use super::{EOF, os};
 use crate::connection::{Connection, Source};
@@ -36,14 +36,9 @@ pub(super) struct Request {
     detached: c_int,
 }
 
-/// What is held for a program's structure. Each of the streams has a pointer to it, so nobody makes a
-/// reference to all of it.
+/// What is held for a program's structure. Each of the streams has a pointer to its exchange.
 pub(super) struct Held {
-    pub(super) session: Session,
-    /// What a CGI program would exit with.
-    pub(super) exit: c_int,
-    /// Writers that were closed.
-    closed: u8,
+    exchange: Exchange,
     environment: Environment,
     input: *mut Stream,
     output: *mut Stream,
@@ -69,9 +64,7 @@ impl Held {
     fn new() -> *mut Self {
         let null = ptr::null_mut();
         let held = Box::into_raw(Box::new(Self {
-            session: Session::new(),
-            exit: 0,
-            closed: 0,
+            exchange: Exchange::new(),
             environment: Environment::default(),
             input: null,
             output: null,
@@ -80,9 +73,10 @@ impl Held {
         let new = |purpose| Box::into_raw(Box::new(Stream::new(purpose)));
         // SAFETY: it was just made, and is nobody else's.
         unsafe {
-            (*held).input = new(Purpose::In(held, Source::Stdin));
-            (*held).output = new(Purpose::Out(held));
-            (*held).errors = new(Purpose::Errors(held));
+            let exchange = &raw mut (*held).exchange;
+            (*held).input = new(Purpose::In(exchange, Source::Stdin));
+            (*held).output = new(Purpose::Out(exchange));
+            (*held).errors = new(Purpose::Errors(exchange));
         }
         held
     }
@@ -100,24 +94,6 @@ impl Held {
             }
             drop(Box::from_raw(held));
         }
-    }
-
-    /// A writer of the request is closed. The request has ended when both are.
-    pub(super) fn close_writer(&mut self) -> io::Result<()> {
-        self.closed += 1;
-        if self.closed < 2 {
-            self.session.flush()?;
-            self.session.flush_errors()
-        } else {
-            self.session.end(self.exit.cast_unsigned())
-        }
-    }
-
-    pub(super) fn is_filter(&self) -> bool {
-        self.session
-            .connection()
-            .and_then(Connection::request)
-            .is_some_and(|begun| begun.role == Role::Filter)
     }
 }
 
@@ -172,15 +148,15 @@ impl Request {
 
     /// Tells the program of the request that has come.
     fn tell(&mut self, held: &mut Held) {
-        let Some(connection) = held.session.connection() else { return };
+        let Some(connection) = held.exchange.session.connection() else { return };
         self.ipc_fd = connection.number();
         if let Some(begun) = connection.request() {
             self.id = begun.request.into();
             self.role = begun.role as c_int;
             self.keep_connection = begun.keeps.into();
         }
-        held.environment.write(held.session.connection().into_iter().flat_map(Connection::params));
-        (held.exit, held.closed) = (0, 0);
+        held.environment.write(held.exchange.session.connection().into_iter().flat_map(Connection::params));
+        held.exchange.begin();
         (self.input, self.output, self.errors) = (held.input, held.output, held.errors);
         for stream in [held.input, held.output, held.errors] {
             // SAFETY: its streams live as long as it does, and the program has not been told of them.
@@ -196,10 +172,10 @@ impl Request {
         // SAFETY: what this library has allocated, or NULL; calls for it are one thread's, and its streams
         // are closed.
         let Some(held) = (unsafe { self.held.as_mut() }) else { return };
-        self.app_status = held.exit;
+        self.app_status = held.exchange.exit;
         // An end that can't be told is known by the end of the connection.
-        let _ = end(&mut held.session, held.exit.cast_unsigned());
-        self.ipc_fd = held.session.connection().map_or(-1, Connection::number);
+        let _ = end(&mut held.exchange.session, held.exchange.exit.cast_unsigned());
+        self.ipc_fd = held.exchange.session.connection().map_or(-1, Connection::number);
     }
 
     /// There is no request any more.
@@ -276,14 +252,14 @@ unsafe extern "C" fn FCGX_Accept_r(request: *mut Request) -> c_int {
     let held = unsafe { &mut *request.held };
     // SAFETY: the program keeps it open while it accepts; the number is not -1.
     let listener = unsafe { BorrowedFd::borrow_raw(request.listen_sock) };
-    match held.session.next(listener, request.flags & FAIL_ACCEPT_ON_INTR != 0) {
+    match held.exchange.session.next(listener, request.flags & FAIL_ACCEPT_ON_INTR != 0) {
         Ok(true) => {
             request.tell(held);
             0
         }
         Ok(false) => SHUT_DOWN,
         Err(error) => {
-            request.ipc_fd = held.session.connection().map_or(-1, Connection::number);
+            request.ipc_fd = held.exchange.session.connection().map_or(-1, Connection::number);
             error.raw_os_error().map_or(SHUT_DOWN, |number| -number)
         }
     }
@@ -304,11 +280,11 @@ unsafe extern "C" fn FCGX_Free(request: *mut Request, close: c_int) {
     // SAFETY: as for `FCGX_Accept_r`.
     let Some(held) = (unsafe { request.held.as_mut() }) else { return };
     if close == 0 {
-        held.session.abandon();
+        held.exchange.session.abandon();
         return;
     }
     if request.detached == 0 {
-        held.session.shut_down();
+        held.exchange.session.shut_down();
     }
     // SAFETY: the program has no streams of it any more.
     unsafe { Held::free(std::mem::replace(&mut request.held, ptr::null_mut())) };

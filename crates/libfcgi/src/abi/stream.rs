@@ -12,7 +12,7 @@ use std::ptr;
 use fastcgi::record::{self, Kind};
 
 use super::EOF;
-use super::request::Held;
+use super::exchange::Exchange;
 use crate::connection::Source;
 
 /// `FCGX_Stream`.
@@ -38,11 +38,11 @@ pub(super) struct Stream {
 /// What a stream is of.
 pub(super) enum Purpose {
     /// A request's: one that it brings.
-    In(*mut Held, Source),
+    In(*mut Exchange, Source),
     /// Its reply.
-    Out(*mut Held),
+    Out(*mut Exchange),
     /// What it tells the error log.
-    Errors(*mut Held),
+    Errors(*mut Exchange),
     /// Records to a socket.
     Records(Box<Records>),
 }
@@ -123,10 +123,10 @@ impl Stream {
         if self.is_closed != 0 {
             return &[];
         }
-        let Purpose::In(held, source) = self.purpose else { return &[] };
+        let Purpose::In(exchange, source) = self.purpose else { return &[] };
         // SAFETY: a request's streams live no longer than what is held for it, and no other reference to that
         // is there while one of its streams is used.
-        let filled = unsafe { (*held).session.fill(source) };
+        let filled = unsafe { (*exchange).session.fill(source) };
         let failure = match &filled {
             Ok([]) => None,
             Ok(_) => return filled.unwrap_or_default(),
@@ -141,10 +141,10 @@ impl Stream {
 
     fn consume(&mut self, count: usize) {
         if self.unread.pop().is_none()
-            && let Purpose::In(held, source) = self.purpose
+            && let Purpose::In(exchange, source) = self.purpose
         {
             // SAFETY: as for `fill`.
-            unsafe { (*held).session.consume(source, count) };
+            unsafe { (*exchange).session.consume(source, count) };
         }
     }
 
@@ -156,9 +156,9 @@ impl Stream {
         self.try_to(|this| match &mut this.purpose {
             Purpose::In(..) => Err(io::ErrorKind::Unsupported.into()),
             // SAFETY: as for `fill`.
-            Purpose::Out(held) => unsafe { (**held).session.write(bytes) },
+            Purpose::Out(exchange) => unsafe { (**exchange).session.write(bytes) },
             // SAFETY: as for `fill`.
-            Purpose::Errors(held) => unsafe { (**held).session.complain(bytes) },
+            Purpose::Errors(exchange) => unsafe { (**exchange).session.complain(bytes) },
             Purpose::Records(records) => records.write(bytes),
         })
     }
@@ -167,9 +167,9 @@ impl Stream {
         self.try_to(|this| match &mut this.purpose {
             Purpose::In(..) => Ok(()),
             // SAFETY: as for `fill`.
-            Purpose::Out(held) => unsafe { (**held).session.flush() },
+            Purpose::Out(exchange) => unsafe { (**exchange).session.flush() },
             // SAFETY: as for `fill`.
-            Purpose::Errors(held) => unsafe { (**held).session.flush_errors() },
+            Purpose::Errors(exchange) => unsafe { (**exchange).session.flush_errors() },
             Purpose::Records(records) => records.flush(),
         })
     }
@@ -179,7 +179,7 @@ impl Stream {
         self.try_to(|this| match &mut this.purpose {
             Purpose::In(..) => Ok(()),
             // SAFETY: as for `fill`; the streams are not touched.
-            Purpose::Out(held) | Purpose::Errors(held) => unsafe { (**held).close_writer() },
+            Purpose::Out(exchange) | Purpose::Errors(exchange) => unsafe { (**exchange).close_writer() },
             Purpose::Records(records) => records.close(),
         });
     }
@@ -383,12 +383,12 @@ pub(super) unsafe extern "C" fn FCGX_ClearError(stream: *mut Stream) {
 pub(super) unsafe extern "C" fn FCGX_StartFilterData(stream: *mut Stream) -> c_int {
     // SAFETY: the caller's pointer, as in the header.
     let Some(stream) = (unsafe { known(stream) }) else { return EOF };
-    let Purpose::In(held, source) = &mut stream.purpose else {
+    let Purpose::In(exchange, source) = &mut stream.purpose else {
         stream.fail(CALL_SEQ_ERROR);
         return EOF;
     };
     // SAFETY: as for `fill`.
-    let is_ready = unsafe { (**held).is_filter() && (**held).session.is_read(Source::Stdin) };
+    let is_ready = unsafe { (**exchange).is_filter() && (**exchange).session.is_read(Source::Stdin) };
     if *source != Source::Stdin || !is_ready {
         stream.fail(CALL_SEQ_ERROR);
         return EOF;
@@ -403,9 +403,9 @@ pub(super) unsafe extern "C" fn FCGX_SetExitStatus(status: c_int, stream: *mut S
     // SAFETY: the caller's pointer, as in the header.
     let stream = unsafe { known(stream) };
     let purpose = stream.map(|stream| &stream.purpose);
-    if let Some(Purpose::In(held, _) | Purpose::Out(held) | Purpose::Errors(held)) = purpose {
+    if let Some(Purpose::In(exchange, _) | Purpose::Out(exchange) | Purpose::Errors(exchange)) = purpose {
         // SAFETY: as for `fill`.
-        unsafe { (**held).exit = status };
+        unsafe { (**exchange).exit = status };
     }
 }
 

@@ -1,32 +1,21 @@
 //! Files below a directory that cannot be left.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use super::directory::{Directory, PLACE, Resolution, probe_resolve_cached, resolve};
 use super::{links, walk};
-use crate::features::Feature;
 
 /// What a file that is served is opened with: a pipe's missing writer is not waited for, a terminal does not
 /// become the process's.
 pub(super) const READ: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
-/// A directory that only serves as a place to open from.
-pub(super) const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// A file that is only looked at.
 const FOUND: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
-
-/// The root of a tree, for [`open_beneath`].
-#[derive(Debug)]
-pub struct Directory {
-    descriptor: OwnedFd,
-    /// The absolute path that it was opened by.
-    pub(super) path: PathBuf,
-    resolution: Resolution,
-}
 
 /// Which symbolic links are followed on the way to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,24 +30,13 @@ pub enum Symlinks {
     Any,
 }
 
-/// Who walks along a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Resolution {
-    /// The kernel, in one call: openat2(2).
-    Kernel,
-    /// The same, where it can't say what it has in memory: before Linux 5.12.
-    KernelUncached,
-    /// We, one component after the other ([`walk`]): for sandboxes that do not know openat2.
-    Stepwise,
-}
-
 impl Directory {
     /// Opens the root of a tree, by the best resolution that works here. open(2) with `O_PATH`.
     pub fn open(path: &Path) -> io::Result<Self> {
         let directory = Self::open_with(path, Resolution::Kernel)?;
         match open_beneath(&directory, b".", Symlinks::Beneath) {
             Err(error) if is_refused(&error) => Ok(Self { resolution: Resolution::Stepwise, ..directory }),
-            _ if Feature::ResolveCached.probe().is_err() => {
+            _ if probe_resolve_cached().is_err() => {
                 Ok(Self { resolution: Resolution::KernelUncached, ..directory })
             }
             // Whatever else may be wrong, the path concerned will tell.
@@ -89,12 +67,6 @@ impl Directory {
             Resolution::Kernel => fs::openat2(CWD, path, PLACE, Mode::empty(), ResolveFlags::CACHED),
             Resolution::KernelUncached | Resolution::Stepwise => Err(Errno::AGAIN),
         }?)
-    }
-}
-
-impl AsFd for Directory {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.descriptor.as_fd()
     }
 }
 
@@ -202,27 +174,6 @@ fn open_place(path: &Path) -> rustix::io::Result<OwnedFd> {
 /// Whether a path leads out of the root by what it says.
 fn leaves(path: &[u8]) -> bool {
     path.starts_with(b"/") || path.split(|byte| *byte == b'/').any(|component| component == b"..")
-}
-
-pub(super) fn resolve(
-    root: &Directory,
-    path: &[u8],
-    flags: OFlags,
-    more: ResolveFlags,
-) -> rustix::io::Result<OwnedFd> {
-    /// The kernel gives up (`EAGAIN`) where a rename anywhere in the system came between, which is rare.
-    const ATTEMPTS: usize = 8;
-    let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | more;
-    // There it says that something is not in memory.
-    let attempts = if more.contains(ResolveFlags::CACHED) { 1 } else { ATTEMPTS };
-    let mut result = Err(Errno::AGAIN);
-    for _ in 0..attempts {
-        result = fs::openat2(root, path, flags, Mode::empty(), how);
-        if !matches!(result, Err(Errno::AGAIN | Errno::INTR)) {
-            break;
-        }
-    }
-    result
 }
 
 /// Old kernels and seccomp sandboxes.

@@ -14,7 +14,7 @@ use std::path::Path;
 use rustix::fs::{self, OFlags, ResolveFlags};
 use rustix::io::{Errno, Result};
 
-use super::beneath::{Directory, resolve};
+use super::directory::{Directory, resolve};
 use super::path_of;
 
 /// As many as the kernel follows, `path_resolution(7)`.

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC};
 use rustix::io::{Errno, Result};
 
-use super::beneath::{Directory, PLACE};
+use super::directory::{Directory, PLACE};
 use super::links::{MOST_LINKS, inner};
 
 /// Opens what a path leads to, by symbolic links if it `follows` them.

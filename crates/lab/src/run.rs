@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use base16ct::lower::encode_string as hex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -150,7 +151,7 @@ fn named(words: &[String]) -> impl Iterator<Item = &Path> {
 /// What tells one build of a program from another: a hash of its bytes.
 fn build(path: &Path) -> Result<String> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(format!("{:x}", Sha256::digest(bytes))[..16].to_owned())
+    Ok(hex(&Sha256::digest(bytes))[..16].to_owned())
 }
 
 /// What can't be had without root is refused before anything is measured.
@@ -182,7 +183,7 @@ fn hash(directory: &Path) -> Result<()> {
     for path in files {
         let name = path.strip_prefix(directory)?.display().to_string();
         if name != HASHES && !report::FILES.contains(&name.as_str()) {
-            writeln!(lines, "{:x}  {name}", Sha256::digest(fs::read(&path)?))?;
+            writeln!(lines, "{}  {name}", hex(&Sha256::digest(fs::read(&path)?)))?;
         }
     }
     Ok(fs::write(directory.join(HASHES), lines)?)

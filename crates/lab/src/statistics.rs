@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rand::{Rng as _, SeedableRng as _};
+use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 

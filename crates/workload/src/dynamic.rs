@@ -8,7 +8,7 @@
 //!
 //! [`specweb99`]: crate::specweb99
 
-use rand::{Rng, SeedableRng as _};
+use rand::{Rng, RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 
 use crate::file::{FileSpec, Holds};

@@ -1,11 +1,11 @@
 //! What a file set or a session file is: kind, parameters, seed, counts, a hash, and frequencies asked and
 //! got.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use base16ct::lower::encode_string as hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -19,11 +19,17 @@ pub const NAME: &str = ".sluicelab.json";
 /// The version of the schema, and of what is made from a seed.
 const VERSION: u32 = 1;
 
+/// Name and version of the program that makes file sets and sessions from seeds.
+const GENERATOR: &str = concat!("sluicelab ", env!("CARGO_PKG_VERSION"));
+
 /// A file set that has been written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSetManifest {
     /// The version of this schema.
     pub version: u32,
+    /// Name and version of the program that made it. Empty in manifests that are older than this member.
+    #[serde(default)]
+    pub generator: String,
     /// The set.
     #[serde(flatten)]
     pub set: FileSet,
@@ -42,6 +48,9 @@ pub struct FileSetManifest {
 pub struct SessionsManifest {
     /// The version of this schema.
     pub version: u32,
+    /// Name and version of the program that made it. Empty in manifests that are older than this member.
+    #[serde(default)]
+    pub generator: String,
     /// Where the sessions come from: a kind of file set, or `replay`.
     pub kind: String,
     /// What they were drawn from; none for a replay.
@@ -96,6 +105,7 @@ impl FileSetManifest {
         }
         Self {
             version: VERSION,
+            generator: GENERATOR.to_owned(),
             set,
             seed,
             files: files.len() as u64,
@@ -147,6 +157,7 @@ impl SessionsManifest {
     ) -> Self {
         Self {
             version: VERSION,
+            generator: GENERATOR.to_owned(),
             kind: kind.to_owned(),
             seed,
             sessions: log.len() as u64,
@@ -174,15 +185,6 @@ impl SessionsManifest {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for byte in bytes {
-        // Writing to a String can't fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,6 +197,18 @@ mod tests {
         manifest.write(root.path()).unwrap();
         assert_eq!(FileSetManifest::read(root.path()).unwrap(), manifest);
         assert_ne!(FileSetManifest::new(FileSet::Specweb99 { directories: 2 }, 8).sha256, manifest.sha256);
+    }
+
+    #[test]
+    fn a_manifest_that_is_older_than_the_generators_version_is_read() {
+        let root = tempfile::tempdir().unwrap();
+        let manifest = FileSetManifest::new(FileSet::Single, 1);
+        assert!(manifest.generator.starts_with("sluicelab "));
+        let mut older = serde_json::to_value(&manifest).unwrap();
+        older.as_object_mut().unwrap().remove("generator").unwrap();
+        fs::write(root.path().join(NAME), older.to_string()).unwrap();
+        let expected = FileSetManifest { generator: String::new(), ..manifest };
+        assert_eq!(FileSetManifest::read(root.path()).unwrap(), expected);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! of classes, against its own comment; this is the benchmark's.) A part of the requests may be for what an
 //! application makes of the file.
 
-use rand::{Rng as _, SeedableRng as _};
+use rand::{RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Zipf};
 use rand_pcg::Pcg64Mcg;
 

@@ -17,7 +17,7 @@
 
 use std::time::Duration;
 
-use rand::{Rng as _, SeedableRng as _};
+use rand::{RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Exp, Zipf};
 use rand_pcg::Pcg64Mcg;
 

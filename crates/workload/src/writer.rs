@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use rand::{RngCore as _, SeedableRng as _};
+use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 use sha2::{Digest as _, Sha256};
 

@@ -2,7 +2,7 @@
 //! it begins, so that a run that is refused leaves what an earlier one has written.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Write};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -64,8 +64,19 @@ impl Output {
         self.file.write_all(bytes).map_err(|error| self.unwritten(error))
     }
 
-    fn unwritten(&self, error: io::Error) -> Unwritten {
+    pub(crate) fn unwritten(&self, error: io::Error) -> Unwritten {
         Unwritten { path: self.path.clone(), error }
+    }
+}
+
+/// What it is given is written at once, as by [`Output::write`].
+impl Write for &Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&self.file).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

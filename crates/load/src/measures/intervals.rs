@@ -6,15 +6,14 @@
 //! and writes it at once: should this process be killed, the file has all but the last seconds.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, LineWriter, Write as _};
 use std::mem;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use hdrhistogram::serialization::{Serializer as _, V2DeflateSerializer};
+use hdrhistogram::serialization::V2DeflateSerializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, IntervalLogWriterError};
 
 use super::Times;
 use crate::output::{Output, Unwritten};
@@ -58,31 +57,11 @@ impl IntervalWriter {
     /// # Errors
     ///
     /// There is no thread to be had.
-    pub fn start(mut file: Output, began: SystemTime, recorders: usize) -> io::Result<Self> {
+    pub fn start(file: Output, began: SystemTime, recorders: usize) -> io::Result<Self> {
         let (to_writer, parts) = channel::<Part>();
         let thread = std::thread::Builder::new().name("intervals".into()).spawn(move || {
-            let mut written = file.begin().and_then(|()| file.write(head(began).as_bytes()));
-            let mut serializer = V2DeflateSerializer::new();
-            let mut reached = vec![0; recorders];
-            let mut seconds: BTreeMap<u64, (Times, Nanos)> = BTreeMap::new();
-            for Part { recorder, second, times, at, next } in parts {
-                if times.count() > 0 || next == second + 1 {
-                    let (sum, end) = seconds.entry(second).or_default();
-                    sum.take_in(&times);
-                    *end = at.max(*end);
-                }
-                reached[recorder] = next;
-                let complete = reached.iter().min().copied().unwrap_or(u64::MAX);
-                while let Some(first) = seconds.first_entry()
-                    && *first.key() < complete
-                {
-                    let (second, (times, end)) = first.remove_entry();
-                    if written.is_ok() {
-                        written = file.write(line(&mut serializer, second, end, &times).as_bytes());
-                    }
-                }
-            }
-            written
+            file.begin()?;
+            write(&file, began, recorders, parts).map_err(|error| file.unwritten(error))
         })?;
         Ok(Self { logs: 0, thread, to_writer })
     }
@@ -129,7 +108,7 @@ impl IntervalLog {
 
     fn hand_over(&mut self, next: u64) {
         let times = mem::take(&mut self.times);
-        // Fails only when the writer has panicked, which finishing will tell.
+        // Fails when the writer has failed, which finishing will tell.
         let _ = self.to_writer.send(Part {
             recorder: self.number,
             second: self.second,
@@ -146,24 +125,63 @@ impl Drop for IntervalLog {
     }
 }
 
-/// Nothing but intervals may come behind the legend: not all readers take comments there.
-fn head(began: SystemTime) -> String {
-    let began = began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    format!(
-        "#reply times in microseconds from the intended start, Interval_Max in milliseconds; by sluicelab\n\
-         #[Histogram log format version 1.3]\n\
-         #[StartTime: {began:.3} (seconds since epoch)]\n\
-         #[BaseTime: {began:.3} (seconds since epoch)]\n\
-         \"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n"
-    )
+/// Nothing but intervals may come behind it: not all readers take comments there.
+const LEGEND: &str =
+    "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n";
+
+/// A line is written as a whole: should this process be killed, none is cut. Longer ones than this are not
+/// known.
+const LONGEST_LINE: usize = 1 << 20;
+
+/// Writes the seconds of all recorders, each when it is complete, until they have handed over their last.
+fn write(file: &Output, began: SystemTime, recorders: usize, parts: Receiver<Part>) -> io::Result<()> {
+    let (mut lines, mut serializer) =
+        (LineWriter::with_capacity(LONGEST_LINE, file), V2DeflateSerializer::new());
+    let mut log = IntervalLogWriterBuilder::new()
+        .add_comment(
+            "reply times in microseconds from the intended start, Interval_Max in milliseconds; by sluicelab",
+        )
+        .add_comment("[Histogram log format version 1.3]")
+        .with_start_time(began)
+        .with_base_time(began)
+        .with_max_value_divisor(1e3)
+        .begin_log_with(&mut lines, &mut serializer)?;
+    // The log has only comments before its intervals, which have been written.
+    (&mut &*file).write_all(LEGEND.as_bytes())?;
+    let mut reached = vec![0; recorders];
+    let mut seconds: BTreeMap<u64, (Times, Nanos)> = BTreeMap::new();
+    for Part { recorder, second, times, at, next } in parts {
+        if times.count() > 0 || next == second + 1 {
+            let (sum, end) = seconds.entry(second).or_default();
+            sum.take_in(&times);
+            *end = at.max(*end);
+        }
+        reached[recorder] = next;
+        let complete = reached.iter().min().copied().unwrap_or(u64::MAX);
+        while let Some(first) = seconds.first_entry()
+            && *first.key() < complete
+        {
+            let (second, (times, end)) = first.remove_entry();
+            let written = log.write_histogram(
+                times.histogram(),
+                Duration::from_secs(second),
+                length(second, end),
+                None,
+            );
+            match written {
+                Ok(()) => {}
+                Err(IntervalLogWriterError::IoError(error)) => return Err(error),
+                Err(IntervalLogWriterError::SerializeError(error)) => return Err(io::Error::other(error)),
+            }
+        }
+    }
+    Ok(())
 }
 
-/// A second that was over at `end`, or was cut short then by the end of the run.
-fn line(serializer: &mut V2DeflateSerializer, second: u64, end: Nanos, times: &Times) -> String {
-    let mut histogram = Vec::new();
-    serializer.serialize(times.histogram(), &mut histogram).expect("writing to a vector does not fail");
-    let length_s = (end.saturating_sub(second * SECOND) as f64 / 1e9).clamp(0.001, 1.0);
-    format!("{second}.000,{length_s:.3},{:.3},{}\n", times.most_ms(), STANDARD.encode(histogram))
+/// Of a second that was over at `end`, or was cut short then by the end of the run.
+fn length(second: u64, end: Nanos) -> Duration {
+    let length = Duration::from_nanos(end.saturating_sub(second * SECOND));
+    length.clamp(Duration::from_millis(1), Duration::from_secs(1))
 }
 
 #[cfg(test)]
@@ -171,6 +189,8 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
     use hdrhistogram::Histogram;
     use hdrhistogram::serialization::Deserializer;
     use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
@@ -221,12 +241,12 @@ mod tests {
         one.record(500 * MS, MS);
         one.tick(1100 * MS);
         other.tick(1100 * MS);
-        while fs::read_to_string(&path).unwrap().lines().count() < 6 {
+        while fs::read_to_string(&path).unwrap().lines().count() < 7 {
             std::thread::yield_now();
         }
         drop((one, other));
         writer.finish().unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 6, "nothing came after");
+        assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 7, "nothing came after");
     }
 
     #[test]

@@ -4,7 +4,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use machine::cpu::CpuTicks;
-use serde_json::{Value, json};
+use results::By;
+use results::load::{
+    self, Calls, Checked, Curve, Distribution, Facts, OfClientClass, OfKind, Replies, Results, Second, Waits,
+};
+use results::status::{self, Snapshot};
+use serde_json::json;
 
 use crate::judging::series::{Series, Taken};
 use crate::measuring::figures;
@@ -25,14 +30,10 @@ pub(crate) fn outcome_but(replies_per_s: f64, reasons: &[&str]) -> Outcome {
 
 /// Counters at a moment at which so many connections were accepted.
 pub(crate) fn sight(at: Instant, accepts: u64) -> Sight {
-    let status = json!({
-        "time_unix_ms": accepts * 10,
-        "total": {
-            "accepts": accepts, "accept_phases": accepts / 2, "phases": 0, "event_waits": 0,
-            "replies": { "2xx": accepts * 2, "4xx": 7 },
-        },
-        "workers": []
-    });
+    let mut status = Snapshot { schema: status::SCHEMA, time_unix_ms: accepts * 10, ..Snapshot::default() };
+    status.total.accepts = accepts;
+    status.total.accept_phases = accepts / 2;
+    status.total.replies = By::from([0, accepts * 2, 0, 7, 0]);
     let ticks = CpuTicks::default();
     Sight {
         at,
@@ -52,27 +53,59 @@ pub(crate) fn sight(at: Instant, accepts: u64) -> Sight {
 }
 
 /// What a generator says.
-pub(crate) fn results(replies_per_s: f64, reasons: &[&str]) -> Value {
-    json!({
-        "run": { "asked_requests_per_s": 10, "warm_up_s": 1.0, "outcome": { "duration_s": 3.5 } },
-        "seconds": [{ "replies": 0 }, { "replies": 7 }, { "replies": 8 }, { "replies": 4 }],
-        "calls": { "issued": 100, "timeouts": 10, "errors": 20 },
-        "replies": {
-            "per_s": replies_per_s, "count": 80, "body_mbps": 1,
-            "statuses": { "2xx": 75, "4xx": 4, "5xx": 1 },
+pub(crate) fn results(replies_per_s: f64, reasons: &[&str]) -> Results {
+    let all_take = |ms| Distribution {
+        mean: ms,
+        p50: ms,
+        p90: ms,
+        p99: ms,
+        p999: ms,
+        max: ms,
+        ..Distribution::default()
+    };
+    let check = |rule: &str, holds, found, remark: &str| Checked {
+        rule: rule.to_owned(),
+        holds,
+        found,
+        allowed: 0.05,
+        remark: remark.to_owned(),
+    };
+    Results {
+        schema: load::SCHEMA,
+        run: Facts {
+            asked_requests_per_s: Some(10.0),
+            warm_up_s: 1.0,
+            outcome: load::Outcome { duration_s: 3.5, ..load::Outcome::default() },
+            ..Facts::default()
         },
-        "wait_ms": { "mean": 1, "p50": 1, "p90": 1, "p99": 1, "p999": 1, "max": 1 },
-        "generator": { "cpu_us_per_call": 1 },
-        "invalid": reasons,
-        "by_kind": [{ "dynamic": true, "calls": 100, "statuses": { "2xx": 75 } }],
-        "by_class": [
-            { "class": "meek", "calls": 50, "statuses": { "2xx": 40 }, "reply_time_ms": { "p99": 7 } },
-        ],
-        "checks": [
-            { "rule": "unfairness", "holds": false, "found": 0.3, "allowed": 0.05, "remark": "9 bytes" },
-            { "rule": "timeouts", "holds": true, "found": 0.01, "allowed": 0.05, "remark": "" },
-        ],
-    })
+        seconds: [0, 7, 8, 4].map(|replies| Second { replies, ..Second::default() }).into(),
+        calls: Calls { issued: 100, timeouts: 10, errors: 20, ..Calls::default() },
+        replies: Replies {
+            per_s: replies_per_s,
+            count: 80,
+            body_mbps: 1.0,
+            statuses: By::from([0, 75, 0, 4, 1]),
+            ..Replies::default()
+        },
+        wait_ms: Waits { times: Curve { times: all_take(1.0), ..Curve::default() }, ..Waits::default() },
+        generator: load::Generator { cpu_us_per_call: 1.0, ..load::Generator::default() },
+        invalid: reasons.iter().map(|reason| (*reason).to_owned()).collect(),
+        by_kind: vec![OfKind {
+            dynamic: true,
+            calls: 100,
+            statuses: By::from([0, 75, 0, 0, 0]),
+            ..OfKind::default()
+        }],
+        by_class: vec![OfClientClass {
+            class: "meek".to_owned(),
+            calls: 50,
+            statuses: By::from([0, 40, 0, 0, 0]),
+            reply_time_ms: Distribution { p99: 7.0, ..Distribution::default() },
+            ..OfClientClass::default()
+        }],
+        checks: vec![check("unfairness", false, 0.3, "9 bytes"), check("timeouts", true, 0.01, "")],
+        ..Results::default()
+    }
 }
 
 /// One of two seconds, where the looks were off.

@@ -97,8 +97,7 @@ fn sluicelab(executable: &Path, like: Wrk, url: &str) -> Result<u64> {
         format!("--duration={}s", like.seconds),
     ];
     // A closed loop saturates its generator, which makes the figures invalid as measures of the server.
-    let results = generator::run(executable, like.client_cpu, &options)?;
-    results["replies"]["count"].as_u64().context("no replies in sluicelab's results")
+    Ok(generator::run(executable, like.client_cpu, &options)?.replies.count)
 }
 
 /// As many connections at once as wrk has, each with its part of the requests.

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use results::load::Results;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -43,19 +44,21 @@ struct Overload {
     /// How late an idle loop was on the generator's CPU, before and after.
     idle: [String; 2],
     /// What the generator says of the overload, see docs/lab-results.md.
-    results: Value,
+    results: Results,
 }
 
-/// What is told of the generator's results: its name, where it is found there, and with how many digits.
-const FIGURES: [(&str, &str, usize); 7] = [
-    ("requests asked for, per second", "/run/asked_requests_per_s", 0),
-    ("sessions due", "/run/outcome/due_sessions", 0),
-    ("sessions arrived", "/sessions/arrived", 0),
-    ("sessions arrived, per second", "/sessions/arrived_per_s", 0),
-    ("replies, per second", "/replies/per_s", 0),
-    ("timeouts", "/calls/timeouts", 0),
-    ("lateness, 99.9%, ms", "/lateness_ms/p999", 3),
-];
+/// What is told of the generator's results: its name, what it is, and with how many digits.
+fn figures(of: &Results) -> [(&'static str, f64, usize); 7] {
+    [
+        ("requests asked for, per second", of.run.asked_requests_per_s.unwrap_or(0.0), 0),
+        ("sessions due", of.run.outcome.due_sessions.unwrap_or(0) as f64, 0),
+        ("sessions arrived", of.sessions.arrived as f64, 0),
+        ("sessions arrived, per second", of.sessions.arrived_per_s, 0),
+        ("replies, per second", of.replies.per_s, 0),
+        ("timeouts", of.calls.timeouts as f64, 0),
+        ("lateness, 99.9%, ms", of.lateness_ms.p999, 3),
+    ]
+}
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let common = &options.lab.common;
@@ -65,15 +68,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     })?;
     let row = |name: &str, value: String| vec![name.to_owned(), value];
     let mut rows = vec![row("connections held at once", of.held.to_string())];
-    for (name, path, digits) in FIGURES {
-        let figure =
-            of.results.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path}"))?;
+    for (name, figure, digits) in figures(&of.results) {
         rows.push(row(name, format!("{figure:.digits$}")));
     }
     rows.extend(of.idle.iter().map(|told| row("an idle CPU, before and after", told.clone())));
-    let invalid: Vec<_> =
-        of.results["invalid"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    rows.push(row("valid", if of.results["valid"] == true { "yes".to_owned() } else { invalid.join("; ") }));
+    let Results { valid, invalid, .. } = &of.results;
+    rows.push(row("valid", if *valid { "yes".to_owned() } else { invalid.join("; ") }));
     common.report("overload", &of, &table::markdown(&["overload", ""], rows))
 }
 
@@ -90,8 +90,7 @@ fn overload(options: &Options, environment: Environment<'_>) -> Result<Overload>
         "--duration=6s".to_owned(),
     ])?;
     server.stop()?;
-    let count = |path: &str| results.pointer(path).and_then(Value::as_u64).unwrap_or(0);
-    let held = count("/sessions/unfinished").min(count("/connections/connected"));
+    let held = results.sessions.unfinished.min(results.connections.connected);
 
     // The server shares its CPU with others, so that it can be asked for more than it can do.
     let idle_before = idle(&sluicelab, cpu)?;

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
 use machine::cpu::{CpuTicks, seconds as seconds_of};
-use serde::Deserialize as _;
+use results::load::{Checked, Curve, Distribution, Results};
+use results::status::Snapshot;
+use results::{By, StatusClass};
 use serde_json::Value;
 
 use crate::measuring::generator::Watched;
@@ -33,49 +35,47 @@ const NOT_THE_SERVERS: [&str; 1] = ["uncertainty of the mean"];
 pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>) -> Result<Outcome> {
     let Watched { first: before, second: after, looks, results } = watched;
     let seconds = after.seconds_since(before);
-    let issued = number(results, "/calls/issued")?;
-    let replies_per_s = number(results, "/replies/per_s")?;
-    let asked_per_s = number(results, "/run/asked_requests_per_s").ok();
+    let Results { calls, replies, run, .. } = results;
+    let issued = calls.issued as f64;
+    let status = |class| replies.statuses[class] as f64;
     let drops_per_s = after.drops.iter().map(|(name, count)| {
         let earlier = before.drops.get(name).copied().unwrap_or(0);
         (name.clone(), count.saturating_sub(earlier) as f64 / seconds)
     });
-    let status = |class| number(results, &format!("/replies/statuses/{class}")).unwrap_or(0.0);
-    let texts = |path| members(results, path).filter_map(Value::as_str).map(str::to_owned);
-    let mut invalid: Vec<String> = texts("/invalid").collect();
-    invalid.extend((issued < 1.0).then(|| "no call was issued in the measured time".to_owned()));
+    let mut invalid = results.invalid.clone();
+    invalid.extend((calls.issued == 0).then(|| "no call was issued in the measured time".to_owned()));
     invalid.extend(turns.as_ref().and_then(turns::reason_against));
     invalid.extend((looks.off_ms > OFF * seconds * 1e3).then(|| {
         format!("counters were read up to {:.0} ms from the edges of the measured window", looks.off_ms)
     }));
-    let (served_per_s, accepting) = accepting(before, after)?.unzip();
+    let (served_per_s, accepting) = accepting(before, after).unzip();
     let held = after.held.as_ref().context("nobody has looked at what the server held")?;
-    let good_per_s = over(status("2xx"), number(results, "/replies/count")?) * replies_per_s;
+    let good_per_s = over(status(StatusClass::Successful), replies.count as f64) * replies.per_s;
     let parties = parties(results);
     let computed = parties.iter().find(|party| party.name == COMPUTED);
     let useful = computed.map_or(good_per_s, |computed| computed.good_per_s);
-    let by_size: Vec<OfSize> = members(results, "/by_size").filter_map(of_size).collect();
-    let broken: Vec<String> = match asked_per_s {
+    let asked_of = results.by_size.iter().filter(|class| class.calls > 0);
+    let by_size: Vec<OfSize> = asked_of.map(of_size).collect();
+    let broken: Vec<String> = match run.asked_requests_per_s {
         Some(_) => unfair(&by_size).into_iter().collect(),
         None => broken(results),
     };
-    let client_us_per_call = number(results, "/generator/cpu_us_per_call")?;
     Ok(Outcome {
-        asked_per_s,
-        replies_per_s,
+        asked_per_s: run.asked_requests_per_s,
+        replies_per_s: replies.per_s,
         good_per_s,
         work: work(before, after, useful),
         parties,
         served_per_s,
-        body_mbps: number(results, "/replies/body_mbps")?,
-        timeouts: over(number(results, "/calls/timeouts")?, issued),
-        errors: over(number(results, "/calls/errors")?, issued),
-        refused: over(status("4xx") + status("5xx"), issued),
-        times: Times::deserialize(&results["wait_ms"]).context("no whole wait_ms")?,
+        body_mbps: replies.body_mbps,
+        timeouts: over(calls.timeouts as f64, issued),
+        errors: over(calls.errors as f64, issued),
+        refused: over(status(StatusClass::ClientError) + status(StatusClass::ServerError), issued),
+        times: times(&results.wait_ms.times),
         by_size,
         accepting,
         drops_per_s: drops_per_s.collect(),
-        cpu: cpu(before, after, replies_per_s, client_us_per_call),
+        cpu: cpu(before, after, replies.per_s, results.generator.cpu_us_per_call),
         switches_per_s: after.switches.saturating_sub(before.switches) as f64 / seconds,
         memory_mb: held.memory as f64 / 1e6,
         descriptors: held.descriptors,
@@ -85,7 +85,7 @@ pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>) -> Result<Outco
         looks: *looks,
         seconds: whole_seconds(results),
         invalid,
-        failed: texts("/failed").chain(broken).chain(want_of_memory(after.killed)).collect(),
+        failed: results.failed.iter().cloned().chain(broken).chain(want_of_memory(after.killed)).collect(),
         ..Outcome::default()
     })
 }
@@ -156,39 +156,24 @@ pub(crate) fn want_of_memory(killed: u64) -> Option<String> {
     (killed > 0).then(|| format!("the kernel ended {killed} of its processes for want of memory"))
 }
 
-/// A number of what the generator or a server of ours tells.
-fn number(told: &Value, path: &str) -> Result<f64> {
-    told.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path}"))
-}
-
-fn members<'a>(results: &'a Value, path: &str) -> impl Iterator<Item = &'a Value> {
-    results.pointer(path).and_then(Value::as_array).into_iter().flatten()
+fn times(of: &Curve) -> Times {
+    let Distribution { mean, p50, p90, p99, p999, max, .. } = of.times;
+    Times { mean, p50, p90, p99, p999, max, percentiles: of.percentiles.clone() }
 }
 
 /// Results have every second since the run began; the first ones are the warm-up's, the last may be cut.
-fn whole_seconds(results: &Value) -> Vec<f64> {
-    let number = |path| number(results, path).unwrap_or(0.0);
-    let (begin, end) = (number("/run/warm_up_s").ceil() as usize, number("/run/outcome/duration_s") as usize);
-    let all = members(results, "/seconds").filter_map(|second| second["replies"].as_f64());
+fn whole_seconds(results: &Results) -> Vec<f64> {
+    let (begin, end) = (results.run.warm_up_s.ceil() as usize, results.run.outcome.duration_s as usize);
+    let all = results.seconds.iter().map(|second| second.replies as f64);
     all.take(end).skip(begin).collect()
 }
 
 /// Which rules are broken where a server is asked again once it has answered, as `sluicelab load` tells.
-fn broken(results: &Value) -> Vec<String> {
-    let text = |check: &Value, key: &str| check[key].as_str().unwrap_or_default().to_owned();
-    let percent = |check: &Value, key: &str| check[key].as_f64().unwrap_or_default() * 100.0;
-    let is_broken = |check: &&Value| {
-        check["holds"] == Value::Bool(false)
-            && check["rule"].as_str().is_some_and(|rule| !NOT_THE_SERVERS.contains(&rule))
-    };
-    let told = members(results, "/checks").filter(is_broken).map(|check| {
-        format!(
-            "{}: {:.2}%, at most {:.2}% is allowed ({})",
-            text(check, "rule"),
-            percent(check, "found"),
-            percent(check, "allowed"),
-            text(check, "remark")
-        )
+fn broken(results: &Results) -> Vec<String> {
+    let is_broken = |check: &&Checked| !check.holds && !NOT_THE_SERVERS.contains(&check.rule.as_str());
+    let told = results.checks.iter().filter(is_broken).map(|check| {
+        let Checked { rule, found, allowed, remark, .. } = check;
+        format!("{rule}: {:.2}%, at most {:.2}% is allowed ({remark})", found * 100.0, allowed * 100.0)
     });
     told.collect()
 }
@@ -223,22 +208,23 @@ const UNKNOWN: &str = "unknown";
 /// What a party of computed replies is called.
 const COMPUTED: &str = "computed";
 
-fn parties(results: &Value) -> Vec<Party> {
-    let number = |of: &Value, path| number(of, path).unwrap_or(0.0);
-    let seconds = number(results, "/run/outcome/duration_s") - number(results, "/run/warm_up_s");
-    let party = |of: &Value| {
-        let kind = of["dynamic"].as_bool().map(|computed| if computed { COMPUTED } else { "files" });
-        Some(Party {
-            name: of["class"].as_str().or(kind)?.to_owned(),
-            calls_per_s: over(number(of, "/calls"), seconds),
-            good_per_s: over(number(of, "/statuses/2xx"), seconds),
-            p99_ms: number(of, "/reply_time_ms/p99"),
-        })
+fn parties(results: &Results) -> Vec<Party> {
+    let seconds = results.run.outcome.duration_s - results.run.warm_up_s;
+    let party = |name: &str, calls: u64, statuses: &By<StatusClass>, times: &Distribution| Party {
+        name: name.to_owned(),
+        calls_per_s: over(calls as f64, seconds),
+        good_per_s: over(statuses[StatusClass::Successful] as f64, seconds),
+        p99_ms: times.p99,
     };
+    let classes = results.by_class.iter();
+    let classes = classes.map(|of| party(&of.class, of.calls, &of.statuses, &of.reply_time_ms));
     // Where all is computed there is nothing to tell it from.
-    let has_files = members(results, "/by_kind").any(|kind| kind["dynamic"] == Value::Bool(false));
-    let kinds = members(results, "/by_kind").filter(|_| has_files);
-    members(results, "/by_class").chain(kinds).filter_map(party).collect()
+    let has_files = results.by_kind.iter().any(|kind| !kind.dynamic);
+    let kinds = results.by_kind.iter().filter(|_| has_files).map(|of| {
+        let name = if of.dynamic { COMPUTED } else { "files" };
+        party(name, of.calls, &of.statuses, &of.reply_time_ms)
+    });
+    classes.chain(kinds).collect()
 }
 
 fn work(before: &Sight, after: &Sight, useful_per_s: f64) -> Option<Work> {
@@ -249,18 +235,16 @@ fn work(before: &Sight, after: &Sight, useful_per_s: f64) -> Option<Work> {
     Some(Work { requests_per_s, busy, in_vain })
 }
 
-fn of_size(class: &Value) -> Option<OfSize> {
-    let number = |path| number(class, path).ok();
-    let calls = number("/calls").filter(|calls| *calls > 0.0)?;
-    Some(OfSize {
-        size: class["size"].as_str()?.to_owned(),
-        calls,
-        reached: number("/reached")?,
-        timeouts: number("/timeouts")?,
-        unserved: number("/unserved")?,
-        mean_ms: number("/reply_time_ms/mean")?,
-        p99_ms: number("/reply_time_ms/p99")?,
-    })
+fn of_size(class: &results::load::OfSize) -> OfSize {
+    OfSize {
+        size: class.size.clone(),
+        calls: class.calls as f64,
+        reached: class.reached as f64,
+        timeouts: class.timeouts as f64,
+        unserved: class.unserved as f64,
+        mean_ms: class.reply_time_ms.times.mean,
+        p99_ms: class.reply_time_ms.times.p99,
+    }
 }
 
 /// The medians of each size, over those slices in which it was asked for.
@@ -300,34 +284,28 @@ fn cpu(before: &Sight, after: &Sight, replies_per_s: f64, client_us_per_call: f6
 
 /// What a server of ours tells of itself, if it is one: the replies of all classes that it has counted,
 /// per second, and how it accepted.
-fn accepting(before: &Sight, after: &Sight) -> Result<Option<(f64, Accepting)>> {
-    let (Some(before), Some(after)) = (&before.status, &after.status) else { return Ok(None) };
-    let grown = |path: &str| Ok::<_, anyhow::Error>(number(after, path)? - number(before, path)?);
+fn accepting(before: &Sight, after: &Sight) -> Option<(f64, Accepting)> {
+    let (before, after) = before.status.as_ref().zip(after.status.as_ref())?;
+    let grown = |of: fn(&Snapshot) -> u64| of(after) as f64 - of(before) as f64;
     // The status takes a process to ask for, and says when its values were read.
-    let seconds = grown("/time_unix_ms")? / 1e3;
-    let per_s = |path: &str| Ok::<_, anyhow::Error>(grown(path)? / seconds);
-    let served = |status: &Value| {
-        let classes = status.pointer("/total/replies").and_then(Value::as_object)?;
-        Some(classes.values().filter_map(Value::as_f64).sum::<f64>())
-    };
-    let (accepts_per_s, accept_phases_per_s) = (per_s("/total/accepts")?, per_s("/total/accept_phases")?);
-    let workers = after["workers"].as_array().context("the status has no workers")?.len();
-    let shares = (0..workers).map(|worker| {
-        let path = format!("/workers/{worker}/accepts");
+    let seconds = grown(|status| status.time_unix_ms) / 1e3;
+    let per_s = |of: fn(&Snapshot) -> u64| grown(of) / seconds;
+    let accepts_per_s = per_s(|status| status.total.accepts);
+    let accept_phases_per_s = per_s(|status| status.total.accept_phases);
+    let shares = after.workers.iter().enumerate().map(|(number, worker)| {
         // A worker that was started meanwhile has nothing before.
-        let accepts = number(after, &path)? - number(before, &path).unwrap_or(0.0);
-        Ok(over(accepts / seconds, accepts_per_s))
+        let earlier = before.workers.get(number).map_or(0, |worker| worker.counts.accepts);
+        over((worker.counts.accepts as f64 - earlier as f64) / seconds, accepts_per_s)
     });
-    let replies = served(after).zip(served(before)).context("the status has no replies")?;
     let this = Accepting {
         accepts_per_s,
         accept_phases_per_s,
         accepts_per_phase: over(accepts_per_s, accept_phases_per_s),
-        phases_per_s: per_s("/total/phases")?,
-        event_waits_per_s: per_s("/total/event_waits")?,
-        shares: shares.collect::<Result<_>>()?,
+        phases_per_s: per_s(|status| status.total.phases),
+        event_waits_per_s: per_s(|status| status.total.event_waits),
+        shares: shares.collect(),
     };
-    Ok(Some(((replies.0 - replies.1) / seconds, this)))
+    Some((per_s(|status| status.total.replies.sum()), this))
 }
 
 /// A quotient that is 0 where there is nothing to divide by: JSON has no word for others, and a process for

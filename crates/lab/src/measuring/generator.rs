@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
+use results::load::{Results, SCHEMA};
 
 use crate::description::lengths::Lengths;
 use crate::programs::child::Process;
@@ -35,7 +35,7 @@ pub struct Watched<T> {
     /// How well they met its edges.
     pub looks: Looks,
     /// What the generator says, see docs/lab-results.md.
-    pub results: Value,
+    pub results: Results,
 }
 
 /// An end of the measured window.
@@ -113,21 +113,19 @@ impl Generator {
         }
     }
 
-    fn finish(mut self, patience: Duration) -> Result<Value> {
+    fn finish(mut self, patience: Duration) -> Result<Results> {
         let ended = interrupt::wait_for(patience, || self.process.ended())?;
         let status = ended.context("sluicelab load has not ended in time")?;
-        let results: Option<Value> =
-            fs::read_to_string(&self.results).ok().and_then(|text| serde_json::from_str(&text).ok());
+        let results = fs::read(&self.results).map_err(anyhow::Error::from).and_then(|text| read(&text));
         // 3: not valid; 1: nobody was answered, which is what overload can come to. The results say so as
         // well.
-        let has_failed = |results: &Value| results["failed"].as_array().is_some_and(|why| !why.is_empty());
         let is_result = match status.code() {
             Some(0 | 3) => true,
-            Some(1) => results.as_ref().is_some_and(has_failed),
+            Some(1) => results.as_ref().is_ok_and(|results| !results.failed.is_empty()),
             _ => false,
         };
         ensure!(is_result, "sluicelab load ended with {status}: {}", self.told());
-        results.context("no JSON from sluicelab load")
+        results
     }
 
     fn told(&self) -> String {
@@ -136,14 +134,21 @@ impl Generator {
 }
 
 /// Runs `sluicelab load` to its end, on one CPU, and gives its results, valid or not.
-pub fn run(sluicelab: &Path, cpu: usize, options: &[String]) -> Result<Value> {
+pub fn run(sluicelab: &Path, cpu: usize, options: &[String]) -> Result<Results> {
     interrupt::check()?;
     let mut command = Command::new(sluicelab);
     command.args(["load", "--format=json", &format!("--cpus={cpu}")]).args(options);
     let output = command.output().with_context(|| format!("cannot run {}", sluicelab.display()))?;
     let told = String::from_utf8_lossy(&output.stderr);
     ensure!(matches!(output.status.code(), Some(0 | 3)), "sluicelab ended with {}: {told}", output.status);
-    serde_json::from_slice(&output.stdout).context("no JSON from sluicelab load")
+    read(&output.stdout)
+}
+
+fn read(text: &[u8]) -> Result<Results> {
+    let results: Results =
+        serde_json::from_slice(text).context("cannot understand the results of sluicelab load")?;
+    ensure!(results.schema == SCHEMA, "sluicelab load has schema {}, not {SCHEMA}", results.schema);
+    Ok(results)
 }
 
 /// Whether `process` has one of the threads that `sluicelab load` starts when its run begins: `load-0` and so
@@ -181,7 +186,7 @@ mod tests {
         // A process that calls itself as the generator's threads do.
         symlink("/bin/sleep", directory.join("load-0")).unwrap();
         // It reads sessions for a second, makes load, and waits for late replies.
-        let script = "echo '{}' > load.json; sleep 1; touch begun; exec ./load-0 2";
+        let script = "echo '{\"schema\": 2}' > load.json; sleep 1; touch begun; exec ./load-0 2";
         let generator = generator(directory, script);
         let seen = |_| Ok((directory.join("begun").exists(), Instant::now()));
         let watched = generator.watch(LENGTHS, seen).unwrap();

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use machine::cpu::CpuTicks;
 use machine::{Machine, network, process};
-use serde_json::Value;
+use results::status::Snapshot;
 
 use crate::measuring::bounds::Bounded;
 use crate::measuring::generator::Edge;
@@ -18,7 +18,7 @@ use crate::programs::launcher;
 pub(crate) struct Sight {
     pub(crate) at: Instant,
     /// Of ours.
-    pub(crate) status: Option<Value>,
+    pub(crate) status: Option<Snapshot>,
     /// What its application has computed: requests, and seconds.
     pub(crate) work: Option<(f64, f64)>,
     pub(crate) drops: BTreeMap<String, u64>,

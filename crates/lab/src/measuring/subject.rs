@@ -4,9 +4,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use machine::process;
-use serde_json::Value;
+use results::status::{SCHEMA, Snapshot};
 
 use crate::measuring::network::Network;
 use crate::programs::child::output;
@@ -105,10 +105,13 @@ impl Subject {
     }
 
     /// Its counters, see docs/status.md; `None` of a server that is not ours.
-    pub(crate) fn status(&self) -> Result<Option<Value>> {
+    pub(crate) fn status(&self) -> Result<Option<Snapshot>> {
         let Some((sluice, at)) = &self.status else { return Ok(None) };
         let told = output(Command::new(sluice).args(["status", at, "--json"]), "")?;
-        serde_json::from_str(&told).context("no JSON from sluice status").map(Some)
+        let status: Snapshot =
+            serde_json::from_str(&told).context("cannot understand what sluice status says")?;
+        ensure!(status.schema == SCHEMA, "sluice status has schema {}, not {SCHEMA}", status.schema);
+        Ok(Some(status))
     }
 }
 

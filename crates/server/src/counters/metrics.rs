@@ -97,8 +97,9 @@ pub fn told<B: Block>(table: &[Metric<B>], block: &B) -> B::Told {
     told
 }
 
-/// A row of the table: the kind, the field, which has the same name in the block and in what is told of it,
-/// and words for people; for several numbers, the label that tells them apart, and its type.
+/// A row of the table: kind, field, words for people. Several numbers have a label as well, and its type. The
+/// field has the same name in the block and in the type of crate `results`, so that neither can be renamed
+/// alone.
 macro_rules! metric {
     ($kind:expr, $field:ident, $help:expr) => {
         Metric {

@@ -1,13 +1,15 @@
 //! What the server is doing, for people, programs and Prometheus.
 //!
-//! Everything starts with a [`Snapshot`](results::status::Snapshot), taken from a server's [`Sources`]: the
-//! workers' counters, the listeners' accept queues, and what the kernel tells of this process and of all
-//! listening sockets; `rates` adds how fast the latter grows. [`text`], [`json`] and [`prometheus`] render a
-//! snapshot. Crate `results` names the values, for JSON and its readers. What the other formats call them,
-//! and what they mean, is in tables and nowhere else: [`METRICS`](crate::counters::METRICS) for workers,
+//! Everything starts with a [`Snapshot`](results::status::Snapshot), taken from a server's [`Sources`]. It
+//! has the workers' counters, the listeners' accept queues, and what the kernel tells of this process and of
+//! all listening sockets. `rates` adds how fast the latter grows. [`text`], [`json`] and [`prometheus`] render a
+//! snapshot.
+//!
+//! Crate `results` names the values, for JSON and its readers. Tables say what the values mean, and what the
+//! other formats call them: [`METRICS`](crate::counters::METRICS) for workers,
 //! [`POOL_METRICS`](crate::counters::POOL_METRICS) for pools of applications and [`SYSTEM`](system::SYSTEM)
-//! for the rest. [`Endpoint`] serves all three formats over HTTP from a thread of its own, [`client`] fetches
-//! them for `sluice status`. The schema is documented in `docs/status.md`.
+//! for the rest. A thread of [`Endpoint`] serves all three formats over HTTP. [`client`] fetches them for
+//! `sluice status`. The schema is documented in `docs/status.md`.
 
 pub mod client;
 mod endpoint;

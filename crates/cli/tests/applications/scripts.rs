@@ -244,15 +244,20 @@ fn explained(server: &Server, target: &str) -> String {
     String::from_utf8(command.output().expect("sluice").stdout).expect("text")
 }
 
+/// The socket of an application that answers with the values of these parameters.
+fn telling(setup: &Setup, keys: &'static [&'static str]) -> String {
+    let socket = scripted::start(setup.directory(), "app.sock", |mut asked| {
+        let values: Vec<&str> = keys.iter().map(|key| asked.params.get(*key).map_or("", |it| it)).collect();
+        let text = format!("Content-Type: text/plain\n\n{}", values.join(" "));
+        asked.say(answer(text));
+    });
+    socket.display().to_string()
+}
+
 /// Paths with `%2F` reach the applications whose routes take them, and name no file nor get around a refusal.
 fn encoded_slashes(variant: &Variant) {
     let setup = Setup::new(variant).file("index.php", INDEX).file("dir/evil.php", INDEX);
-    let socket = scripted::start(setup.directory(), "app.sock", |mut asked| {
-        let told = ["SCRIPT_NAME", "PATH_INFO", "REQUEST_URI"]
-            .map(|key| asked.params.get(key).cloned().unwrap_or_default());
-        asked.say(answer(format!("Content-Type: text/plain\n\n{}", told.join(" "))));
-    });
-    let socket = socket.display().to_string();
+    let socket = telling(&setup, &["SCRIPT_NAME", "PATH_INFO", "REQUEST_URI"]);
     let server = setup
         .argument(format!("--php=unix:{socket}"))
         .config(&format!(
@@ -307,11 +312,7 @@ fn names_that_applications_see(variant: &Variant) {
         .iter()
         .fold(Setup::new(variant), |setup, file| setup.file(file, "not for clients"))
         .file("x.php", INDEX);
-    let socket = scripted::start(setup.directory(), "app.sock", |mut asked| {
-        let told = ["SCRIPT_NAME", "PATH_INFO"].map(|key| asked.params.get(key).cloned().unwrap_or_default());
-        asked.say(answer(format!("Content-Type: text/plain\n\n{}", told.join(" "))));
-    });
-    let socket = socket.display().to_string();
+    let socket = telling(&setup, &["SCRIPT_NAME", "PATH_INFO"]);
     let server = setup
         .argument(format!("--php=unix:{socket}"))
         .config(&format!(

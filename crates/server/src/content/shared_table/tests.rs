@@ -126,7 +126,7 @@ fn looking_at_one_file_holds_up_nobody_at_another() {
     let files = files(2);
     let mut one = table(&files, 0);
     let place = one.insert(b"/a", PLAIN, small(b"a")).unwrap();
-    let claim = one.claim(place);
+    let claim = one.claim(place).unwrap();
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut other = table(&files, 1);
@@ -135,17 +135,14 @@ fn looking_at_one_file_holds_up_nobody_at_another() {
             assert!(other.find(b"/a", PLAIN).is_some());
         });
     });
-    let waiter = scope_waits(&files, place);
-    drop(claim);
-    waiter.join().unwrap();
-}
-
-fn scope_waits(files: &SharedFiles, place: Place) -> thread::JoinHandle<()> {
-    let mut other = table(files, 1);
-    let waiter = thread::spawn(move || drop(other.claim(place)));
-    thread::sleep(Duration::from_millis(10));
-    assert!(!waiter.is_finished());
-    waiter
+    let looks = |patience| files.slots[place as usize].looking.lock(patience).is_some();
+    thread::scope(|scope| {
+        let look = |patience| scope.spawn(move || looks(patience));
+        assert!(!look(Duration::ZERO).join().unwrap(), "one is looking at this file");
+        let waiter = look(LONG);
+        drop(claim);
+        assert!(waiter.join().unwrap());
+    });
 }
 
 #[test]

@@ -25,6 +25,7 @@ const TESTS: &[Test] = tests![
         a_start_that_hangs_holds_up_nothing;
     Three:
         an_end_during_a_trial,
+        one_that_hangs_after_others_have_served,
         one_that_hangs_beside_one_that_dies;
     One:
         a_start_that_takes_too_long,
@@ -224,6 +225,28 @@ fn one_that_hangs_beside_one_that_dies(variant: &Variant) {
     tried.serves_as_before(comes);
     tried.reload("settings reloaded");
     assert_eq!(one(comes, request("GET", "/hello.txt", &[])).need("X-New"), "yes");
+    tried.server.signal(Signal::TERM);
+    assert_eq!(tried.server.exit_code(), Some(0));
+}
+
+/// A worker that has served and died is started again, and hangs: the next reload does without it.
+fn one_that_hangs_after_others_have_served(variant: &Variant) {
+    let mut tried = Tried::start(variant);
+    let workers = tried.server.workers();
+    tried.order("services hang");
+    kill(&workers);
+    eventually("all are started again", || {
+        let again = children(tried.server.pid());
+        workers.iter().all(|old| !again.contains(old)) && again.len() > workers.len()
+    });
+    let hanging = children(tried.server.pid());
+    sleep_ms(50);
+    let _ = fs::remove_file(&tried.fault);
+    tried.reload("settings reloaded");
+    eventually("those that hang are gone", || {
+        // The status process may stay.
+        children(tried.server.pid()).iter().filter(|pid| hanging.contains(pid)).count() <= 1
+    });
     tried.server.signal(Signal::TERM);
     assert_eq!(tried.server.exit_code(), Some(0));
 }

@@ -119,8 +119,15 @@ struct InCommon {
 
 #[derive(Clone, Copy)]
 enum State {
-    Runs { pid: u32, since: Instant },
-    Restarts { at: Instant },
+    Runs {
+        pid: u32,
+        since: Instant,
+        /// What those that ran in its place before it had accepted.
+        accepted_before: u64,
+    },
+    Restarts {
+        at: Instant,
+    },
     Gone,
 }
 
@@ -639,6 +646,7 @@ impl Place {
     ) -> io::Result<()> {
         let (control, cpus, name) = (Arc::clone(&self.control), self.cpus.as_deref(), self.name());
         control.begin();
+        let accepted_before = self.accepted();
         let serving = self.position.listeners(settings, &copies[self.position.copy]);
         let desk = |thread| self.queues.desk(self.number * self.counters.len() + thread);
         let threads: Vec<_> = self.counters.iter().zip(0..).map(|(&block, at)| (block, desk(at))).collect();
@@ -677,7 +685,7 @@ impl Place {
         for block in &self.counters {
             block.pid.store(pid, std::sync::atomic::Ordering::Relaxed);
         }
-        self.state = State::Runs { pid, since: Instant::now() };
+        self.state = State::Runs { pid, since: Instant::now(), accepted_before };
         Ok(())
     }
 
@@ -696,10 +704,15 @@ impl Place {
         }
     }
 
+    /// How many connections it has accepted, in all its lives.
+    fn accepted(&self) -> u64 {
+        self.counters.iter().map(|block| block.accepts.get()).sum()
+    }
+
     /// Kills it if it has not come to serve, and has no client that would be lost with it.
     fn kill_if_late(&self) {
-        let has_clients = self.counters.iter().any(|block| block.accepts.get() > 0);
-        if let Some(pid) = self.pid().filter(|_| !self.control.serves() && !has_clients) {
+        let State::Runs { pid, accepted_before, .. } = self.state else { return };
+        if !self.control.serves() && self.accepted() == accepted_before {
             // At once: it may be about to serve.
             let _ = process::kill(pid);
             tracing::error!("{} has not come to serve, and is killed", self.who(pid));

@@ -186,7 +186,7 @@ fn check(source: &Source, quiet: bool, url: Option<&str>) -> anyhow::Result<()> 
         print(&format!("{}\n", explain(settings, url)))?;
         return Ok(());
     }
-    let warnings = server::check(&configuration)?;
+    let server::Findings { warnings, notes } = server::check(&configuration)?;
     let room = Allotment::explain(settings)?;
     let shortfalls = server::shortfalls::of(settings);
     for warning in warnings.iter().chain(&room.warning).chain(&shortfalls) {
@@ -196,6 +196,9 @@ fn check(source: &Source, quiet: bool, url: Option<&str>) -> anyhow::Result<()> 
         return Ok(());
     }
     print(&format!("{}\n# {}\n", settings.to_toml(), room.text))?;
+    for note in notes {
+        print(&format!("# {note}\n"))?;
+    }
     Ok(())
 }
 

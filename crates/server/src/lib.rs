@@ -41,5 +41,5 @@ pub mod status;
 pub mod supervisor;
 pub mod timers;
 
-pub use check::check;
+pub use check::{Findings, check};
 pub use supervisor::{RunError, run};

@@ -2,8 +2,8 @@
 //!
 //! Everything starts with a [`Snapshot`](results::status::Snapshot), taken from a server's [`Sources`]. It
 //! has the workers' counters, the listeners' accept queues, and what the kernel tells of this process and of
-//! all listening sockets. `rates` adds how fast the latter grows. [`text`], [`json`] and [`prometheus`] render a
-//! snapshot.
+//! all listening sockets. `rates` adds how fast the latter grows. [`text`], [`json`] and [`prometheus`]
+//! render a snapshot.
 //!
 //! Crate `results` names the values, for JSON and its readers. Tables say what the values mean, and what the
 //! other formats call them: [`METRICS`](crate::counters::METRICS) for workers,

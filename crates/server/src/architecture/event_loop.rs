@@ -12,6 +12,8 @@
 //! trigger will not repeat itself for either.)
 
 mod accept_phase;
+mod accepting;
+mod agenda;
 mod applications;
 mod by_networks;
 mod disk;
@@ -19,37 +21,36 @@ mod ending;
 mod get_events;
 mod listings;
 mod measures;
+mod postponed;
+mod registered;
 mod room;
 #[cfg(test)]
 mod tests;
+mod waiting;
 mod work_phase;
 
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use http1::Tick;
-use sys::event::Events;
 use sys::socket;
 
-use self::accept_phase::Port;
-use self::by_networks::ByNetworks;
-use self::listings::Listings;
+use self::accepting::Accepting;
+use self::agenda::Agenda;
 use self::measures::Measures;
-use self::room::Pressure;
+use self::postponed::Postponed;
+use self::registered::Registered;
+use self::waiting::Waiting;
 use super::common::ending::Ending;
 use super::common::token::{Kind, Token};
-use super::events::{EventMechanism, Registration};
-use crate::accept::{AcceptPolicy, Gate};
-use crate::allotment::Allotment;
+use super::events::Registration;
 use crate::channel::{Client, Plain};
-use crate::config::{Sends, Settings, Wake};
+use crate::config::{Sends, Settings};
 use crate::content::Patience;
 use crate::control::{Control, Phase};
 use crate::conversation::Turn;
 use crate::counters::Reset;
 use crate::error_log::Limited;
-use crate::helpers::Helpers;
 use crate::listeners::Share;
 use crate::sends::BlockingSends;
 use crate::service::Service;
@@ -59,46 +60,17 @@ use crate::timers::Timers;
 /// One event loop and everything it serves.
 pub struct EventLoop {
     service: Service,
-    events: EventMechanism,
-    /// What the last get-events phase brought, and when.
-    ready: Events,
-    turn_began: Tick,
     connections: Slab<Registered>,
     /// Given to the last connection opened.
     generation: u16,
-    /// Those who wait for the disk, where the loop itself does not.
-    helpers: Option<Helpers>,
-    /// Listings to be made, where there are no helpers.
-    listings: Listings,
-    timers: Timers,
-    ports: Vec<Port>,
-    gate: Gate,
-    accept_policy: AcceptPolicy,
-    wake: Wake,
-    /// Connections accepted since the listeners were last added.
-    accepted_since_added: u64,
-    work_phase_skips_new: bool,
+    accepting: Accepting,
+    waiting: Waiting,
+    agenda: Agenda,
+    postponed: Postponed,
     measures: Measures,
-    /// Connections for the coming work phase.
-    work: Vec<u32>,
-    /// Connections that have used up their share of this turn.
-    unfinished: Vec<u32>,
-    /// The last work phase did not come to all.
-    cut_short: bool,
-    by_networks: ByNetworks,
     ending: Ending,
     control: Arc<Control>,
-    pressure: Pressure,
     complaints: Limited,
-}
-
-/// A connection and what its socket is registered for.
-struct Registered {
-    conversation: Plain,
-    registration: Registration,
-    generation: u16,
-    /// It is due for a turn already: it gets one, however many reasons there are.
-    due: bool,
 }
 
 const SUPERVISOR: u64 = Token::of(Kind::Supervisor).number();
@@ -116,49 +88,36 @@ impl EventLoop {
         settings: &Settings,
         control: Arc<Control>,
     ) -> io::Result<Self> {
-        let mut events = EventMechanism::new(settings.event.mechanism)?;
-        events.watch(control.as_fd(), SUPERVISOR)?;
+        let now = service.clock.tick;
+        let mut waiting = Waiting::new(settings.event.mechanism, now)?;
+        waiting.events.watch(control.as_fd(), SUPERVISOR)?;
         service.patience = Patience::Files;
-        service.hears_hang_ups = events.is_edge_triggered();
+        service.hears_hang_ups = waiting.events.is_edge_triggered();
         if settings.send == Sends::Blocking {
             service.sends = Some(BlockingSends::of_many_clients(settings, &service.counters.alarm_rings)?);
         }
         if let Some(bell) = service.gateway.bell() {
-            events.watch(bell, Token::of(Kind::Bell).number())?;
+            waiting.events.watch(bell, Token::of(Kind::Bell).number())?;
         }
-        let now = service.clock.tick;
         let mut this = Self {
-            measures: Measures::new(service.clock.ns),
+            measures: Measures::new(&service.clock),
             service,
-            events,
-            ready: Events::with_capacity(Events::DEFAULT_CAPACITY),
-            turn_began: now,
             connections: Slab::new(),
             generation: 0,
-            helpers: None,
-            listings: Listings::default(),
-            timers: Timers::new(now),
-            ports: Port::all(listeners),
-            gate: Gate::new(Allotment::of(settings).connections),
-            accept_policy: AcceptPolicy::new(settings.event.accept_limit),
-            wake: settings.event.wake,
-            accepted_since_added: 0,
-            work_phase_skips_new: settings.event.work_phase_skips_new,
-            work: Vec::new(),
-            unfinished: Vec::new(),
-            cut_short: false,
-            by_networks: ByNetworks::new(),
+            accepting: Accepting::new(listeners, settings, now),
+            waiting,
+            agenda: Agenda::new(settings.event.work_phase_skips_new),
+            postponed: Postponed::default(),
             ending: Ending::new(settings, Arc::clone(&control)),
             control,
-            pressure: Pressure::new(now),
             complaints: Limited::default(),
         };
-        this.accept_policy.state().publish(this.service.counters);
-        if let (Some(common), Some(descriptor)) = (&this.service.common, this.events.descriptor()) {
+        this.accepting.policy.state().publish(this.service.counters);
+        if let (Some(common), Some(descriptor)) = (&this.service.common, this.waiting.events.descriptor()) {
             common.own(descriptor);
         }
         this.watch_listeners()?;
-        let bytes = Slab::<Registered>::SLOT_BYTES + Timers::BYTES_EACH + this.events.bytes_each();
+        let bytes = Slab::<Registered>::SLOT_BYTES + Timers::BYTES_EACH + this.waiting.events.bytes_each();
         this.service.counters.connection_bytes.raise_to(bytes as u64);
         Ok(this)
     }
@@ -194,7 +153,7 @@ impl EventLoop {
             common.own(&client.socket);
         }
         let mut conversation = Plain::new(client, &self.service);
-        if self.work_phase_skips_new {
+        if self.agenda.skips_new {
             conversation.await_input();
         }
         if self.ending.has_begun() {
@@ -203,15 +162,15 @@ impl EventLoop {
         self.service.counters.connections_opened.add(1);
         self.generation = self.generation.wrapping_add(1);
         let (registration, generation) = (Registration::None, self.generation);
-        let due = !self.work_phase_skips_new;
+        let due = !self.agenda.skips_new;
         let index = self.connections.insert(Registered { conversation, registration, generation, due });
         if let Some(registered) = self.connections.get_mut(index) {
-            registered.keep_deadline(index, &mut self.timers);
+            registered.keep_deadline(index, &mut self.waiting.timers);
         }
-        if self.work_phase_skips_new {
+        if self.agenda.skips_new {
             self.settle(index, Turn::Blocked);
         } else {
-            self.work.push(index);
+            self.agenda.work.push(index);
         }
     }
 
@@ -223,7 +182,7 @@ impl EventLoop {
                 let Registered { conversation, registration, generation, .. } = registered;
                 let token = Token { kind: Kind::Client, generation: *generation, index }.number();
                 let waits = conversation.waits_for();
-                match self.events.await_events(conversation.as_fd(), token, *registration, waits) {
+                match self.waiting.events.await_events(conversation.as_fd(), token, *registration, waits) {
                     Ok(new) => *registration = new,
                     Err(error) => {
                         let message = format!("cannot wait for a connection: {error}");
@@ -231,7 +190,7 @@ impl EventLoop {
                         return self.close(index, true);
                     }
                 }
-                registered.keep_deadline(index, &mut self.timers);
+                registered.keep_deadline(index, &mut self.waiting.timers);
             }
             Turn::Application => {
                 if !self.watch_link(index) {
@@ -246,10 +205,8 @@ impl EventLoop {
                 self.settle(index, Turn::Blocked);
             }
             Turn::Unfinished => {
-                if !std::mem::replace(&mut registered.due, true) {
-                    self.unfinished.push(index);
-                }
-                registered.keep_deadline(index, &mut self.timers);
+                self.agenda.add_unfinished(index, registered);
+                registered.keep_deadline(index, &mut self.waiting.timers);
             }
             Turn::Close => self.close(index, false),
             Turn::Reset => self.close(index, true),
@@ -257,13 +214,13 @@ impl EventLoop {
     }
 
     fn close(&mut self, index: u32, reset: bool) {
-        self.timers.cancel(index);
+        self.waiting.timers.cancel(index);
         let Some(registered) = self.connections.remove(index) else { return };
         if registered.conversation.was_lent() {
             // While somebody has a copy, epoll does not forget by itself.
-            self.events.remove_if(registered.conversation.as_fd(), registered.registration);
+            self.waiting.events.remove_if(registered.conversation.as_fd(), registered.registration);
         } else {
-            self.events.forget_closing(registered.conversation.as_fd(), registered.registration);
+            self.waiting.events.forget_closing(registered.conversation.as_fd(), registered.registration);
         }
         let socket = registered.conversation.end(&mut self.service);
         if let Some(common) = &self.service.common {
@@ -286,20 +243,8 @@ impl Drop for EventLoop {
         self.service.gateway.keep_none();
         self.see_to_links();
         self.service.publish();
-        if let (Some(common), Some(descriptor)) = (&self.service.common, self.events.descriptor()) {
+        if let (Some(common), Some(descriptor)) = (&self.service.common, self.waiting.events.descriptor()) {
             common.leave(descriptor);
-        }
-    }
-}
-
-impl Registered {
-    /// Has it looked at no later than its deadline: after whatever may have moved that, or used up the
-    /// wake-up. Without a deadline it is due for a turn, which sees to it again.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "counted: a call here costs every request 14 instructions")]
-    fn keep_deadline(&mut self, index: u32, timers: &mut Timers) {
-        if let Some(deadline) = self.conversation.deadline() {
-            timers.wake_by(index, deadline);
         }
     }
 }

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use sys::event::Ready;
 
 use super::EventLoop;
+use super::registered::Registered;
 use crate::architecture::common::token::{Kind, Token};
 use crate::registration::Registration;
 
@@ -19,16 +20,16 @@ impl EventLoop {
         let Some((link, waits)) = registered.conversation.link() else { return true };
         if link.watched_as != token {
             // It may be watched for the connection that has used it before.
-            self.events.remove_if(link.as_fd(), link.registration);
+            self.waiting.events.remove_if(link.as_fd(), link.registration);
             (link.registration, link.watched_as) = (Registration::None, token);
         }
-        if waits == (false, false) && !self.events.is_edge_triggered() {
+        if waits == (false, false) && !self.waiting.events.is_edge_triggered() {
             // That a server has closed would be told again and again.
-            self.events.remove_if(link.as_fd(), link.registration);
+            self.waiting.events.remove_if(link.as_fd(), link.registration);
             link.registration = Registration::None;
             return true;
         }
-        match self.events.await_events(link.as_fd(), token, link.registration, waits) {
+        match self.waiting.events.await_events(link.as_fd(), token, link.registration, waits) {
             Ok(registration) => {
                 link.registration = registration;
                 true
@@ -45,26 +46,24 @@ impl EventLoop {
     /// unless that costs nothing.
     pub(super) fn leaves_alone(&mut self, index: u32) -> bool {
         let Some(registered) = self.connections.get_mut(index) else { return false };
-        let Some(may_be_watched) = registered.conversation.is_lent(self.events.is_edge_triggered()) else {
+        let Some(may_be_watched) = registered.conversation.is_lent(self.waiting.events.is_edge_triggered())
+        else {
             return false;
         };
         if !may_be_watched {
-            self.events.remove_if(registered.conversation.as_fd(), registered.registration);
+            self.waiting.events.remove_if(registered.conversation.as_fd(), registered.registration);
             registered.registration = Registration::None;
         }
-        registered.keep_deadline(index, &mut self.timers);
+        registered.keep_deadline(index, &mut self.waiting.timers);
         true
     }
 
     /// Something has come of the socket of a connection's application.
     pub(super) fn heed_link(&mut self, token: Token, event: Ready) {
-        let registered = self.connections.get_mut(token.index);
-        let Some(registered) = registered.filter(|one| one.generation == token.generation) else { return };
+        let Some(registered) = Registered::named(&mut self.connections, token) else { return };
         let Some((link, _)) = registered.conversation.link() else { return };
         link.note(event.readable, event.writable, event.hang_up || event.error);
-        if !std::mem::replace(&mut registered.due, true) {
-            self.work.push(token.index);
-        }
+        self.agenda.add(token.index, registered);
     }
 
     /// The bell has rung.
@@ -76,13 +75,8 @@ impl EventLoop {
     /// Lets those go on whose requests need not wait in a queue any more.
     fn let_called_go(&mut self) {
         for token in self.service.gateway.called().filter_map(Token::from_number) {
-            let registered = self.connections.get_mut(token.index);
-            let Some(registered) = registered.filter(|one| one.generation == token.generation) else {
-                continue;
-            };
-            if !std::mem::replace(&mut registered.due, true) {
-                self.work.push(token.index);
-            }
+            let Some(registered) = Registered::named(&mut self.connections, token) else { continue };
+            self.agenda.add(token.index, registered);
         }
     }
 
@@ -95,12 +89,12 @@ impl EventLoop {
             self.let_called_go();
         }
         while let Some((pool, mut link)) = self.service.gateway.take_resting() {
-            self.events.remove_if(link.as_fd(), link.registration);
+            self.waiting.events.remove_if(link.as_fd(), link.registration);
             link.registration = Registration::None;
             self.service.gateway.keep((pool, link), self.service.clock.tick);
         }
         while let Some((socket, registration)) = self.service.gateway.take_retired() {
-            self.events.forget_closing(socket.as_fd(), registration);
+            self.waiting.events.forget_closing(socket.as_fd(), registration);
         }
     }
 }

@@ -20,9 +20,9 @@ impl EventLoop {
     ///
     /// The event mechanism does not take their eventfd.
     pub fn with_helpers(mut self, helpers: Helpers) -> io::Result<Self> {
-        self.events.watch(helpers.as_fd(), HELPERS)?;
+        self.waiting.events.watch(helpers.as_fd(), HELPERS)?;
         self.service.patience = Patience::None;
-        self.helpers = Some(helpers);
+        self.postponed.helpers = Some(helpers);
         Ok(self)
     }
 
@@ -31,14 +31,14 @@ impl EventLoop {
         let Some(registered) = self.connections.get_mut(index) else { return };
         let Some(ticket) = registered.conversation.waits_for_disk() else { return };
         let waiter = Waiter { index, ticket };
-        match (&mut self.helpers, job) {
+        match (&mut self.postponed.helpers, job) {
             (Some(helpers), job) => {
                 let is_hopeful = helpers.submit(waiter, job, self.service.clock.ms);
                 if !is_hopeful {
                     self.disk_has_failed(waiter);
                 }
             }
-            (None, Job::Lookup(look)) => self.listings.submit(waiter, look),
+            (None, Job::Lookup(look)) => self.postponed.listings.submit(waiter, look),
             // Nobody asks for windows but where helpers fetch them.
             (None, Job::Fetch(_)) => {}
         }
@@ -46,7 +46,7 @@ impl EventLoop {
 
     /// Somebody has waited long: sees to it that others don't have to, and that nobody waits in vain.
     pub(super) fn look_after_helpers(&mut self) {
-        let Some(helpers) = &mut self.helpers else { return };
+        let Some(helpers) = &mut self.postponed.helpers else { return };
         for waiter in helpers.look_after(self.service.clock.ms) {
             self.disk_has_failed(waiter);
         }
@@ -54,7 +54,7 @@ impl EventLoop {
 
     /// Takes in what helpers have finished, and lets those go on in the coming work phase who wait for it.
     pub(super) fn heed_helpers(&mut self) {
-        let Some(mut helpers) = self.helpers.take() else { return };
+        let Some(mut helpers) = self.postponed.helpers.take() else { return };
         let now_ms = self.service.clock.ms;
         for Finished { name, done } in helpers.take_finished(now_ms) {
             match done {
@@ -68,16 +68,16 @@ impl EventLoop {
             }
         }
         self.accept_as_the_disk_allows(helpers.is_behind());
-        self.helpers = Some(helpers);
+        self.postponed.helpers = Some(helpers);
     }
 
     /// Leaves clients outside while the disk is behind, as far as is known from the last job finished.
     fn accept_as_the_disk_allows(&mut self, is_behind: bool) {
-        if is_behind && self.gate.paused_until().is_none() {
+        if is_behind && self.accepting.gate.paused_until().is_none() {
             self.service.counters.disk_holds.add(1);
         }
         let until = self.service.clock.tick.after(HOLD_TICKS);
-        self.gate.hold(is_behind.then_some(until));
+        self.accepting.gate.hold(is_behind.then_some(until));
     }
 
     /// Lets one that waits go on without what it waits for.
@@ -88,9 +88,7 @@ impl EventLoop {
         let index = waiter.index;
         if let Some(registered) = self.connections.get_mut(index) {
             registered.conversation.disk_has_failed(&mut self.service);
-            if !std::mem::replace(&mut registered.due, true) {
-                self.unfinished.push(index);
-            }
+            self.agenda.add_unfinished(index, registered);
         }
     }
 
@@ -108,9 +106,7 @@ impl EventLoop {
             let index = waiter.index;
             let Some(registered) = self.connections.get_mut(index) else { continue };
             registered.conversation.disk_is_done(&mut self.service, found);
-            if !std::mem::replace(&mut registered.due, true) {
-                self.work.push(index);
-            }
+            self.agenda.add(index, registered);
         }
     }
 }

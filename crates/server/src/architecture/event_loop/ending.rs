@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 use http1::Tick;
 
 use super::EventLoop;
-use super::accept_phase::Port;
+use super::accepting::Port;
 use crate::architecture::common::doors::Accepted;
 use crate::architecture::common::ending::{Begins, Census};
 
@@ -15,7 +15,7 @@ impl EventLoop {
     pub(super) fn heed_supervisor(&mut self) {
         self.control.heed();
         self.service.counters.connection_places.set(self.connections.slots().into());
-        for port in &mut self.ports {
+        for port in &mut self.accepting.ports {
             port.pending = true;
         }
         let connections = &mut self.connections;
@@ -30,7 +30,7 @@ impl EventLoop {
             Some(Begins::Retiring) => self.retire(),
             Some(Begins::Draining) => {
                 let now = self.service.clock.tick;
-                self.ports.iter_mut().for_each(|port| port.door.drain(now, &self.control));
+                self.accepting.ports.iter_mut().for_each(|port| port.door.drain(now, &self.control));
                 self.say_close_from_now_on();
             }
             None => {}
@@ -39,22 +39,27 @@ impl EventLoop {
 
     /// Leaves the listeners to others.
     fn retire(&mut self) {
-        for port in &self.ports {
+        for port in &self.accepting.ports {
             // Others have the same socket open, so closing it here would not end its registration.
-            self.events.remove_if(port.door.listener.as_fd(), port.registration);
+            self.waiting.events.remove_if(port.door.listener.as_fd(), port.registration);
         }
         // From here on others are woken. For what came before, it may have been this process alone; the
         // supervisor wakes the others once more for what there is no room for.
-        for at in 0..self.ports.len() {
+        for at in 0..self.accepting.ports.len() {
             while self.has_room()
-                && let Accepted::Client(client) = self.accept_at(at)
+                && let Accepted::Client(client) =
+                    self.accepting.accept_at(at, &mut self.service, &mut self.complaints)
             {
                 self.service.counters.accept_phase(1);
                 self.open(client);
             }
         }
-        while let Some(port) = self.ports.pop() {
-            port.door.let_go(&self.service, &self.control, self.ports.iter().map(Port::is_retiring));
+        while let Some(port) = self.accepting.ports.pop() {
+            port.door.let_go(
+                &self.service,
+                &self.control,
+                self.accepting.ports.iter().map(Port::is_retiring),
+            );
         }
         self.say_close_from_now_on();
         self.service.content.retire();
@@ -81,19 +86,25 @@ impl EventLoop {
         }
         // A connection that had a turn since the last get-events phase may look idle and have a request
         // waiting.
-        if self.ending.closes_idle_ones(now) && self.ports.is_empty() && !self.measures.has_worked() {
+        if self.ending.closes_idle_ones(now) && self.accepting.ports.is_empty() && !self.measures.has_worked()
+        {
             self.close_idle_ones_if_all_are();
         }
-        self.ports.is_empty() && self.connections.is_empty()
+        self.accepting.ports.is_empty() && self.connections.is_empty()
     }
 
     /// Closes listeners that retire and are empty by now.
     fn close_listeners(&mut self, now: Tick) {
         let control = &self.control;
-        while let Some(at) = self.ports.iter_mut().position(|port| port.door.is_over(now, control)) {
-            let port = self.ports.swap_remove(at);
-            self.events.remove_if(port.door.listener.as_fd(), port.registration);
-            port.door.let_go(&self.service, &self.control, self.ports.iter().map(Port::is_retiring));
+        while let Some(at) = self.accepting.ports.iter_mut().position(|port| port.door.is_over(now, control))
+        {
+            let port = self.accepting.ports.swap_remove(at);
+            self.waiting.events.remove_if(port.door.listener.as_fd(), port.registration);
+            port.door.let_go(
+                &self.service,
+                &self.control,
+                self.accepting.ports.iter().map(Port::is_retiring),
+            );
         }
     }
 
@@ -113,11 +124,5 @@ impl EventLoop {
                 self.settle(index, turn);
             }
         }
-    }
-}
-
-impl Port {
-    fn is_retiring(&self) -> bool {
-        self.door.is_retiring()
     }
 }

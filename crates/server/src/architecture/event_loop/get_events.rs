@@ -6,6 +6,7 @@ use std::io;
 use http1::Tick;
 
 use super::EventLoop;
+use super::registered::Registered;
 use crate::architecture::common::token::{Kind, Token};
 
 /// How often the loop comes back to see whether somebody makes room for those who wait.
@@ -19,38 +20,23 @@ impl EventLoop {
         if !at_once {
             self.service.rest();
         }
-        let count = self.events.get(&mut self.ready, timeout_ms)?;
+        let count = self.waiting.wait(timeout_ms)?;
         self.service.counters.event_waits.add(1);
         self.service.begin_turn();
-        self.turn_began = self.service.clock.tick;
         self.turn_begins(at_once, count as u32);
-        // Those that the last work phase did not come to are first.
-        if self.work.is_empty() {
-            std::mem::swap(&mut self.work, &mut self.unfinished);
-        } else if !self.unfinished.is_empty() {
-            self.work.append(&mut self.unfinished);
-        }
+        self.agenda.take_up_unfinished();
         for at in 0..count {
-            let Some(event) = self.ready.get(at) else { break };
+            let Some(event) = self.waiting.ready.get(at) else { break };
             let Some(token) = Token::from_number(event.token) else { continue };
             match token.kind {
                 Kind::Client => {
-                    let registered = self.connections.get_mut(token.index);
-                    let Some(registered) = registered.filter(|one| one.generation == token.generation) else {
-                        continue;
-                    };
+                    let Some(registered) = Registered::named(&mut self.connections, token) else { continue };
                     let gone = event.hang_up || event.error;
                     registered.conversation.note(event.readable, event.writable, gone);
-                    if !std::mem::replace(&mut registered.due, true) {
-                        self.work.push(token.index);
-                    }
+                    self.agenda.add(token.index, registered);
                 }
                 Kind::Application => self.heed_link(token, event),
-                Kind::Listener => {
-                    if let Some(port) = self.ports.iter_mut().find(|port| port.number == token.index) {
-                        port.pending = true;
-                    }
-                }
+                Kind::Listener => self.accepting.note(token.index),
                 Kind::Supervisor => self.heed_supervisor(),
                 Kind::Helpers => self.heed_helpers(),
                 Kind::Bell => self.heed_bell(),
@@ -62,23 +48,23 @@ impl EventLoop {
     /// How long it may wait.
     fn wait_at_most_ms(&mut self) -> Option<u32> {
         let now = self.service.clock.tick;
-        if !self.unfinished.is_empty() || !self.work.is_empty() || !self.listings.is_empty() {
+        if !self.agenda.is_empty() || !self.postponed.listings.is_empty() {
             return Some(0);
         }
-        let pending = self.ports.iter().any(|port| port.pending);
+        let pending = self.accepting.is_pending();
         let open = self.connections.len();
-        if pending && self.gate.room(open, now) > 0 {
+        if pending && self.accepting.gate.room(open, now) > 0 {
             return Some(0);
         }
-        let mut ticks = self.timers.ticks_to_next();
+        let mut ticks = self.waiting.timers.ticks_to_next();
         if pending {
-            let paused = self.gate.paused_until().map(|until| until.remaining(now).max(1));
+            let paused = self.accepting.gate.paused_until().map(|until| until.remaining(now).max(1));
             ticks = Some(sooner(ticks, paused.unwrap_or(PRESSURE_TICKS)));
         }
         if let Some(deadline) = self.service.gateway.deadline() {
             ticks = Some(sooner(ticks, deadline.remaining(now)));
         }
-        if self.ending.is_draining() || self.ports.iter().any(|port| port.door.is_retiring()) {
+        if self.ending.is_draining() || self.accepting.is_retiring() {
             ticks = Some(sooner(ticks, 1));
         }
         let mut ms = ticks.map(|ticks| ticks.saturating_mul(Tick::MS));

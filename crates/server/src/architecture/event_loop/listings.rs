@@ -46,14 +46,14 @@ impl EventLoop {
     /// it takes, which does not follow from how many are accepted.
     #[inline]
     pub(super) fn make_a_listing(&mut self) {
-        if !self.listings.is_empty() {
+        if !self.postponed.listings.is_empty() {
             self.make_next_listing();
         }
     }
 
     #[cold]
     fn make_next_listing(&mut self) {
-        while let Some((mut look, waiters)) = self.listings.next() {
+        while let Some((mut look, waiters)) = self.postponed.listings.next() {
             if !waiters.iter().any(|&waiter| self.is_waiting(waiter)) {
                 continue;
             }

@@ -1,11 +1,13 @@
 //! What a turn takes: the time of its phases, and where the accept policy asks for it, its CPU time.
 
+use http1::Tick;
+
 use super::EventLoop;
 use crate::accept::{Cost, Turn};
 use crate::counters::LoopPhase;
+use crate::service::Clock;
 
 /// What has been measured of the turn under way.
-#[derive(Default)]
 pub(super) struct Measures {
     /// What the turn has come to so far.
     turn: Turn,
@@ -15,6 +17,8 @@ pub(super) struct Measures {
     turning_since_ns: Option<u64>,
     /// When the phase under way began.
     phase_began_ns: u64,
+    /// When the last get-events phase ended.
+    pub(super) turn_began: Tick,
 }
 
 /// What a turn takes, in nanoseconds of CPU time.
@@ -29,8 +33,14 @@ struct TurnCost {
 }
 
 impl Measures {
-    pub(super) fn new(now_ns: u64) -> Self {
-        Self { phase_began_ns: now_ns, ..Self::default() }
+    pub(super) fn new(now: &Clock) -> Self {
+        Self {
+            turn: Turn::default(),
+            cost: None,
+            turning_since_ns: None,
+            phase_began_ns: now.ns,
+            turn_began: now.tick,
+        }
     }
 
     /// Whether the turn has worked on a connection.
@@ -47,6 +57,7 @@ impl Measures {
 impl EventLoop {
     /// The get-events phase is over, which was told not to wait, or may have waited.
     pub(super) fn turn_begins(&mut self, at_once: bool, events: u32) {
+        self.measures.turn_began = self.service.clock.tick;
         let spent_ns = self.phase_ends(LoopPhase::GetEvents, self.service.clock.ns);
         let measures = &mut self.measures;
         measures.turn = Turn { busy_ns: if at_once { spent_ns } else { 0 }, ..Turn::default() };
@@ -66,7 +77,7 @@ impl EventLoop {
 
     /// When the work phase that begins now has to end, if it has to.
     pub(super) fn work_ends_ns(&self) -> Option<u64> {
-        let work_ns = self.accept_policy.budget().work_ns;
+        let work_ns = self.accepting.policy.budget().work_ns;
         work_ns.map(|ns| self.measures.phase_began_ns.saturating_add(ns))
     }
 
@@ -75,7 +86,7 @@ impl EventLoop {
     pub(super) fn work_ends(&mut self, worked: u32) {
         let measures = &mut self.measures;
         measures.turn.worked = worked;
-        let is_due = self.accept_policy.cost_is_due(measures.phase_began_ns);
+        let is_due = self.accepting.policy.cost_is_due(measures.phase_began_ns);
         if measures.cost.is_none() && !is_due {
             return;
         }
@@ -89,18 +100,18 @@ impl EventLoop {
     /// Tells the accept policy what came of the turn, and people what the policy makes of it.
     pub(super) fn turn_ends(&mut self) {
         self.measures.turn.busy_ns += self.phase_ends(LoopPhase::Work, sys::clock::monotonic_ns());
-        if !self.accept_policy.is_adaptive() {
+        if !self.accepting.policy.is_adaptive() {
             return;
         }
         let Measures { mut turn, phase_began_ns, .. } = self.measures;
         if let Some(TurnCost { events, overhead_ns, useful_ns, .. }) = self.measures.cost.take() {
             let Turn { accepted, worked, .. } = turn;
-            self.accept_policy.cost_seen(Cost { overhead_ns, events, useful_ns, accepted, worked });
+            self.accepting.policy.cost_seen(Cost { overhead_ns, events, useful_ns, accepted, worked });
         }
-        turn.left = self.work.len() as u32;
-        turn.emptied = !self.ports.iter().any(|port| port.pending);
-        self.accept_policy.turned(phase_began_ns, &turn);
-        if let Some(state) = self.accept_policy.news(phase_began_ns) {
+        turn.left = self.agenda.work.len() as u32;
+        turn.emptied = !self.accepting.is_pending();
+        self.accepting.policy.turned(phase_began_ns, &turn);
+        if let Some(state) = self.accepting.policy.news(phase_began_ns) {
             state.publish(self.service.counters);
         }
     }

@@ -7,10 +7,8 @@
 //! with a client each look as often, and ask the same of theirs.)
 
 use http1::Tick;
-use sys::tcp_info::accept_queue;
 
 use super::EventLoop;
-use super::accept_phase::Port;
 
 /// Where the search for somebody to make room goes on, and when places were last given by turns.
 #[derive(Debug)]
@@ -34,19 +32,19 @@ impl EventLoop {
     /// Whether another connection may be opened, making room at the expense of others if need be.
     pub(super) fn has_room(&mut self) -> bool {
         let now = self.service.clock.tick;
-        if self.gate.room(self.connections.len(), now) > 0 {
+        if self.accepting.gate.room(self.connections.len(), now) > 0 {
             return true;
         }
-        if self.gate.paused_until().is_some() {
+        if self.accepting.gate.paused_until().is_some() {
             return false;
         }
         // That may be longer ago than ticks can tell the order of.
-        let since = now.0.wrapping_sub(self.pressure.turns_given.0);
+        let since = now.0.wrapping_sub(self.accepting.pressure.turns_given.0);
         if !self.close_an_idle_one() && since >= TURN_TICKS {
-            self.pressure.turns_given = now;
+            self.accepting.pressure.turns_given = now;
             self.give_turns();
         }
-        self.gate.room(self.connections.len(), now) > 0
+        self.accepting.gate.room(self.connections.len(), now) > 0
     }
 
     /// Closes a connection that has been idle for a while, if one is found quickly.
@@ -67,7 +65,7 @@ impl EventLoop {
     /// Has as many leave as wait.
     fn give_turns(&mut self) {
         let now = self.service.clock.tick;
-        let mut waiting = self.count_waiting();
+        let mut waiting = self.accepting.count_waiting(self.connections.len());
         for _ in 0..self.connections.slots() {
             if waiting == 0 {
                 break;
@@ -87,20 +85,8 @@ impl EventLoop {
         }
     }
 
-    /// How many wait to be accepted. Of Unix sockets the kernel tells no more than whether anybody does: that
-    /// counts as a quarter of the places.
-    fn count_waiting(&self) -> u32 {
-        let some = self.connections.len().div_ceil(4);
-        let waiting = |port: &Port| match accept_queue(&*port.door.listener) {
-            Ok(queue) => queue.length,
-            Err(_) if port.door.listener.has_queue() => some,
-            Err(_) => 0,
-        };
-        self.ports.iter().filter(|port| port.pending).map(waiting).fold(0, u32::saturating_add)
-    }
-
     fn next_in_turn(&mut self) -> u32 {
-        self.pressure.hand = (self.pressure.hand + 1) % self.connections.slots();
-        self.pressure.hand
+        self.accepting.pressure.hand = (self.accepting.pressure.hand + 1) % self.connections.slots();
+        self.accepting.pressure.hand
     }
 }

@@ -109,7 +109,7 @@ impl World {
                     is_announced: false,
                     waited_ms: None,
                 });
-                let index = *self.server.work.last().expect("it is to have a turn");
+                let index = *self.server.agenda.work.last().expect("it is to have a turn");
                 self.clients.push((client, index));
             }
             // The server may have closed before any of these.
@@ -135,24 +135,22 @@ impl World {
         act(socket);
         if let Some(registered) = self.server.connections.get_mut(*index) {
             registered.conversation.note(true, false, hung_up);
-            if !std::mem::replace(&mut registered.due, true) {
-                self.server.work.push(*index);
-            }
+            self.server.agenda.add(*index, registered);
         }
     }
 
     /// What the loop does between two get-events phases.
     fn turn(&mut self) {
-        self.server.turn_began = self.now;
+        self.server.measures.turn_began = self.now;
         self.server.service.clock.tick = self.now;
         self.server.work_phase();
-        self.server.work.append(&mut self.server.unfinished);
+        self.server.agenda.take_up_unfinished();
         self.server.timers_phase();
     }
 
     fn check(&mut self) -> Result<(), TestCaseError> {
         for (index, registered) in self.server.connections.iter_mut() {
-            let wake_up = self.server.timers.wakes_at(index);
+            let wake_up = self.server.waiting.timers.wakes_at(index);
             match registered.conversation.deadline() {
                 Some(deadline) => {
                     let in_time = wake_up.is_some_and(|wake_up| wake_up.reached(deadline));

@@ -11,11 +11,11 @@ const WORK_BETWEEN_LOOKS: usize = 8;
 impl EventLoop {
     /// Lets every connection that can go on do so, or as many as there is time for.
     pub(super) fn work_phase(&mut self) {
-        let mut work = std::mem::take(&mut self.work);
+        let mut work = std::mem::take(&mut self.agenda.work);
         // Only a long phase may be cut short.
         let until_ns = if work.len() > WORK_BETWEEN_LOOKS { self.work_ends_ns() } else { None };
-        if self.cut_short && until_ns.is_some() {
-            self.by_networks.order(&mut work, |index| {
+        if self.agenda.cut_short && until_ns.is_some() {
+            self.agenda.by_networks.order(&mut work, |index| {
                 let registered = self.connections.get_mut(index);
                 registered.map_or(Account::NOBODY, |registered| Account::of(registered.conversation.peer()))
             });
@@ -35,28 +35,28 @@ impl EventLoop {
                 match registered.conversation.work(&mut self.service) {
                     // It is registered once and for all, as nearly every turn leaves it.
                     Turn::Blocked if registered.registration == Registration::Edge => {
-                        registered.keep_deadline(index, &mut self.timers);
+                        registered.keep_deadline(index, &mut self.waiting.timers);
                     }
                     turn => self.settle(index, turn),
                 }
             }
         }
-        self.cut_short = done < work.len();
+        self.agenda.cut_short = done < work.len();
         if done == work.len() {
             work.clear();
         } else {
             work.drain(..done);
         }
-        self.work = work;
+        self.agenda.work = work;
         self.work_ends(done as u32);
     }
 
     /// Looks at the connections whose wake-up has come. What a client has done since the get-events phase is
     /// not known yet, so the time of that phase counts, however long the work phase took.
     pub(super) fn timers_phase(&mut self) {
-        let now = self.turn_began;
+        let now = self.measures.turn_began;
         let mut helpers_are_slow = false;
-        while let Some(index) = self.timers.expired(now) {
+        while let Some(index) = self.waiting.timers.expired(now) {
             // Whatever is done for a connection is no cost of turning around.
             self.measures.forget_turning();
             let Some(registered) = self.connections.get_mut(index) else { continue };
@@ -65,7 +65,7 @@ impl EventLoop {
             let turn = if due { registered.conversation.timeout(&mut self.service) } else { None };
             match turn {
                 Some(turn) => self.settle(index, turn),
-                None => registered.keep_deadline(index, &mut self.timers),
+                None => registered.keep_deadline(index, &mut self.waiting.timers),
             }
         }
         if helpers_are_slow {

@@ -1,0 +1,34 @@
+//! A connection as the loop knows it.
+
+use crate::architecture::common::token::Token;
+use crate::architecture::events::Registration;
+use crate::channel::Plain;
+use crate::slab::Slab;
+use crate::timers::Timers;
+
+/// A connection and what its socket is registered for.
+pub(super) struct Registered {
+    pub(super) conversation: Plain,
+    pub(super) registration: Registration,
+    pub(super) generation: u16,
+    /// It is due for a turn already: it gets one, however many reasons there are.
+    pub(super) due: bool,
+}
+
+impl Registered {
+    /// The connection that a token names, if its slot has not gone to another.
+    #[inline]
+    pub(super) fn named(connections: &mut Slab<Self>, token: Token) -> Option<&mut Self> {
+        connections.get_mut(token.index).filter(|one| one.generation == token.generation)
+    }
+
+    /// Has it looked at no later than its deadline: after whatever may have moved that, or used up the
+    /// wake-up. Without a deadline it is due for a turn, which sees to it again.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: a call here costs every request 14 instructions")]
+    pub(super) fn keep_deadline(&mut self, index: u32, timers: &mut Timers) {
+        if let Some(deadline) = self.conversation.deadline() {
+            timers.wake_by(index, deadline);
+        }
+    }
+}

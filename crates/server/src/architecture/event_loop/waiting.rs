@@ -1,0 +1,33 @@
+//! What the loop waits with: the event mechanism for sockets, and the wheel for deadlines.
+
+use std::io;
+
+use http1::Tick;
+use sys::event::Events;
+
+use crate::architecture::events::EventMechanism;
+use crate::config;
+use crate::timers::Timers;
+
+/// The event mechanism, what it has told last, and the timers.
+pub(super) struct Waiting {
+    pub(super) events: EventMechanism,
+    /// What the last get-events phase brought.
+    pub(super) ready: Events,
+    pub(super) timers: Timers,
+}
+
+impl Waiting {
+    /// # Errors
+    ///
+    /// The mechanism can't be set up.
+    pub(super) fn new(mechanism: config::Events, now: Tick) -> io::Result<Self> {
+        let events = EventMechanism::new(mechanism)?;
+        Ok(Self { events, ready: Events::with_capacity(Events::DEFAULT_CAPACITY), timers: Timers::new(now) })
+    }
+
+    /// Waits for events; says how many are [`ready`](Self::ready).
+    pub(super) fn wait(&mut self, timeout_ms: Option<u32>) -> io::Result<usize> {
+        self.events.get(&mut self.ready, timeout_ms)
+    }
+}

@@ -4,8 +4,8 @@
 //! loop reads them once per turn. See `clock_gettime(2)`.
 //!
 //! rustix is asked, not the C library: it calls the vDSO directly, where the library goes through three more
-//! pages of memory to find it. Whoever has the CPU after other processes pays for each (ARCHITECTURE.md,
-//! "Where a worker has one client").
+//! pages of memory to find it. Whoever has the CPU after other processes pays for each
+//! (docs/design/architectures.md, "Where a worker has one client").
 
 use std::time::Duration;
 

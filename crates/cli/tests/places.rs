@@ -1,0 +1,220 @@
+//! What the documents name exists: files and headings that they link to, and the files, directories and names
+//! in the code that ARCHITECTURE.md and `docs/design/` have between backticks.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{fs, iter};
+
+const MOST_BYTES: usize = 20_000;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// What git has on record, or would take.
+fn files() -> Vec<String> {
+    let mut git = Command::new("git");
+    git.args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(root());
+    let output = git.output().expect("git can be run");
+    assert!(output.status.success(), "git: {}", String::from_utf8_lossy(&output.stderr));
+    let listed = String::from_utf8(output.stdout).expect("names are text");
+    listed.lines().filter(|path| root().join(path).exists()).map(str::to_owned).collect()
+}
+
+fn has_end(path: &str, end: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == end)
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The lines that are prose: those in blocks of code are left empty.
+fn prose(text: &str) -> String {
+    let mut is_code = false;
+    let lines = text.lines().map(|line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        if is_fence || is_code || line.starts_with("    ") { "" } else { line }
+    });
+    lines.flat_map(|line| [line, "\n"]).collect()
+}
+
+/// What stands between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split("\n\n").flat_map(|paragraph| paragraph.split('`').skip(1).step_by(2))
+}
+
+/// Where links lead.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target)
+}
+
+/// The anchors that a page's headings get from GitHub.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for heading in prose(text).lines().filter_map(|line| line.strip_prefix('#')) {
+        let title = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = title.chars().filter(|c| c.is_alphanumeric() || "-_ ".contains(*c));
+        let anchor: String = kept.map(|c| if c == ' ' { '-' } else { c }).collect();
+        let numbered = (1..).map(|number| format!("{anchor}-{number}"));
+        let free = iter::once(anchor.clone()).chain(numbered).find(|anchor| !found.contains(anchor));
+        found.insert(free.expect("there are enough numbers"));
+    }
+    found
+}
+
+/// A link of a page without its `..`.
+fn followed(page: &str, link: &str) -> Option<String> {
+    let mut place: Vec<&str> = page.split('/').collect();
+    place.pop();
+    for part in link.split('/') {
+        match part {
+            "." | "" => {}
+            ".." => drop(place.pop()?),
+            part => place.push(part),
+        }
+    }
+    Some(place.join("/"))
+}
+
+/// Links of this page that lead nowhere.
+fn broken(page: &str, text: &str) -> Vec<String> {
+    let mut broken = Vec::new();
+    let prose = prose(text);
+    for link in links(&prose).filter(|link| !link.contains(':')) {
+        let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+        let file = if file.is_empty() { Some(page.to_owned()) } else { followed(page, file) };
+        let leads = file.is_some_and(|file| {
+            let has_anchor = || anchors(&read(&file)).contains(anchor);
+            root().join(&file).exists() && (anchor.is_empty() || has_anchor())
+        });
+        if !leads {
+            broken.push(format!("{page}: {link}"));
+        }
+    }
+    broken
+}
+
+#[test]
+fn the_map_is_short() {
+    let bytes = read("ARCHITECTURE.md").len();
+    assert!(bytes <= MOST_BYTES, "ARCHITECTURE.md has {bytes} bytes, more than {MOST_BYTES}");
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let files = files();
+    let is_page = |path: &&String| has_end(path, "md") && !path.starts_with("fuzz/seeds/");
+    let broken: Vec<String> =
+        files.iter().filter(is_page).flat_map(|page| broken(page, &read(page))).collect();
+    assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn named_places_exist() {
+    let files = files();
+    let code = code(&files);
+    let is_map = |path: &&String| {
+        *path == "ARCHITECTURE.md" || path.starts_with("docs/design/") && has_end(path, "md")
+    };
+    let mut missing = Vec::new();
+    let mut count = 0;
+    for page in files.iter().filter(is_map) {
+        let text = prose(&read(page));
+        for name in quoted(&text) {
+            let exists = match kind(name) {
+                Kind::Path => is_place(&files, name),
+                Kind::Item => is_item(&code, name),
+                Kind::Other => continue,
+            };
+            count += 1;
+            if !exists {
+                missing.push(format!("{page}: {name}"));
+            }
+        }
+    }
+    assert!(count > 100, "only {count} places are named");
+    assert!(missing.is_empty(), "named, but not there:\n{}", missing.join("\n"));
+}
+
+#[derive(PartialEq, Debug)]
+enum Kind {
+    Path,
+    Item,
+    Other,
+}
+
+/// What kind of name this is: a file or directory of ours, or a path of Rust.
+fn kind(name: &str) -> Kind {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    let ends = [".rs", ".md", ".toml"];
+    if name.contains("::") && name.split("::").all(|word| word.chars().all(is_word)) {
+        Kind::Item
+    } else if !name.starts_with('/')
+        && name.chars().all(|c| is_word(c) || c == '/')
+        && (name.contains('/') || ends.iter().any(|end| name.ends_with(end)))
+    {
+        Kind::Path
+    } else {
+        Kind::Other
+    }
+}
+
+/// Whether a file or directory has this name, from the root or from somewhere below it.
+fn is_place(files: &[String], name: &str) -> bool {
+    let name = format!("/{name}");
+    let is_directory = name.ends_with('/');
+    files.iter().any(|file| {
+        let file = format!("/{file}");
+        let inside = if is_directory { file.contains(&name) } else { file.contains(&format!("{name}/")) };
+        file.ends_with(&name) || inside
+    })
+}
+
+/// The words of each crate's sources, its modules' names among them, by the crate's name.
+fn code(files: &[String]) -> Vec<(String, BTreeSet<String>)> {
+    let mut code: Vec<(String, BTreeSet<String>)> = Vec::new();
+    for file in files.iter().filter(|file| has_end(file, "rs")) {
+        let mut parts = file.split('/');
+        if let (Some("crates"), Some(name), Some("src")) = (parts.next(), parts.next(), parts.next()) {
+            if code.last().is_none_or(|(last, _)| last != name) {
+                code.push((name.to_owned(), BTreeSet::new()));
+            }
+            let words = &mut code.last_mut().expect("one was pushed").1;
+            let text = read(file);
+            words.extend(text.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_owned));
+        }
+    }
+    code
+}
+
+/// Whether a crate has all words of this path. Where the first names the crate, that one.
+fn is_item(code: &[(String, BTreeSet<String>)], name: &str) -> bool {
+    let words: Vec<&str> = name.split("::").collect();
+    match code.iter().find(|(name, _)| name == words[0]) {
+        Some((_, known)) => words[1..].iter().all(|word| known.contains(*word)),
+        None => code.iter().any(|(_, known)| words.iter().all(|word| known.contains(*word))),
+    }
+}
+
+#[test]
+fn what_is_missing_is_seen() {
+    let files = ["a/src/b/c.rs".to_owned(), "d.md".to_owned()];
+    for there in ["c.rs", "b/c.rs", "src/b/", "a/src", "d.md"] {
+        assert!(is_place(&files, there), "{there}");
+    }
+    for not_there in ["e.rs", "a/b", "/c", "rc/b/"] {
+        assert!(!is_place(&files, not_there), "{not_there}");
+    }
+    assert_eq!(
+        ["a/b", "c.rs", "a::b", "/proc/self", "a b/c", "c"].map(kind),
+        [Kind::Path, Kind::Path, Kind::Item, Kind::Other, Kind::Other, Kind::Other]
+    );
+    let text =
+        "[there](README.md), [not](docs/no.md), [nor this](#no-heading), [a page](https://example.org/)";
+    assert_eq!(broken("x.md", &format!("# Heading\n{text}\n\n    [code](no.md)\n")).len(), 2);
+    let expected = ["a-heading", "a-heading-1", "code-rs-and-more"].map(str::to_owned);
+    assert_eq!(anchors("# A heading\n## A `heading`\n# Code-rs: and more\n"), expected.into());
+}

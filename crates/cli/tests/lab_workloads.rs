@@ -219,6 +219,13 @@ fn sessions_of_one_file_may_have_several_requests() {
         sluicelab(&["sessions", "fixed", "--fileset=many", "--bytes=100KiB", "--out=kept"], directory.path());
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("allowed: 32KiB, 64KiB, "), "{refused:?}");
+
+    succeed(&["fileset", "fixed", "--root=ten", "--bytes=10KiB"], directory.path());
+    assert_eq!(fs::metadata(directory.path().join("ten/10240.bin")).expect("the file").len(), 10_240);
+    let of_ten = |bytes| ["sessions", "fixed", "--fileset=ten", bytes, "--out=kept"];
+    succeed(&of_ten("--bytes=10KiB"), directory.path());
+    let refused = sluicelab(&of_ten("--bytes=32KiB"), directory.path());
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("32768: allowed: 10KiB"), "{refused:?}");
 }
 
 #[test]
@@ -236,6 +243,7 @@ fn mistakes_name_their_place() {
             &["fileset", "single", "--root=r", "--directories=3"],
             "only specweb99 and support have directories",
         ),
+        (&["fileset", "single", "--root=r", "--bytes=1KB"], "--bytes: only fixed has files of any size"),
         (&["fileset", "specweb99", "--root=r", "--total=1KB"], "a directory alone has 5119484 bytes"),
         (&["sessions", "replay", "nowhere", "--out=x"], "nowhere: No such file"),
         (&["sessions", "support", "--fileset=r", "--replaced=2", "--out=x"], "allowed: a number from 0 to 1"),

@@ -43,6 +43,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
 
+    /// Of fixed: one file of that size, such as 10KiB [default: eight sizes]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    bytes: Option<u64>,
+
     /// What the bytes of the files are made from
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -63,7 +67,7 @@ pub(super) enum Kind {
     OnePacket,
     /// One file of 1 KiB
     Single,
-    /// 32 KiB to 4 MiB, each twice the one before
+    /// 32 KiB to 4 MiB, each twice the one before, or one file of --bytes
     Fixed,
     /// Pages of these sizes with places for advertisements, which an application fills
     DynamicFixed,
@@ -112,6 +116,9 @@ fn set(options: &Options) -> Result<FileSet> {
     if options.preset.is_some() && options.kind != Kind::Specweb99 {
         return Err(BadInput("--preset: only specweb99 has presets".to_owned()).into());
     }
+    if options.bytes.is_some() && options.kind != Kind::Fixed {
+        return Err(BadInput("--bytes: only fixed has files of any size".to_owned()).into());
+    }
     let directories = |bytes: u64, usual: u32| match (options.directories, options.total) {
         (Some(directories), _) => Ok(directories),
         (None, Some(total)) if total >= bytes => Ok((total / bytes) as u32),
@@ -126,7 +133,9 @@ fn set(options: &Options) -> Result<FileSet> {
         Kind::Support => FileSet::Support { directories: directories(support::DIRECTORY_BYTES, 4)? },
         Kind::OnePacket => FileSet::OnePacket,
         Kind::Single => FileSet::Single,
-        Kind::Fixed => FileSet::fixed(),
+        Kind::Fixed => {
+            options.bytes.map_or_else(FileSet::fixed, |bytes| FileSet::Fixed { sizes: vec![bytes] })
+        }
         Kind::DynamicFixed => FileSet::dynamic_fixed(),
     })
 }

@@ -161,7 +161,7 @@ pub(crate) struct Fixed {
     #[command(flatten)]
     simple: Simple,
 
-    /// Only sessions for the file of that size, one of the file set, 32KiB to 4MiB [default: one for each]
+    /// Only sessions for the file of that size, one of the file set [default: one for each]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     bytes: Option<u64>,
 }
@@ -265,7 +265,10 @@ fn is_one_of(sizes: &[u64], bytes: u64) -> Result<()> {
     if sizes.contains(&bytes) {
         return Ok(());
     }
-    let allowed: Vec<_> = sizes.iter().map(|bytes| format!("{}KiB", bytes >> 10)).collect();
+    let told = |bytes: &u64| {
+        if bytes.is_multiple_of(1024) { format!("{}KiB", bytes >> 10) } else { bytes.to_string() }
+    };
+    let allowed: Vec<_> = sizes.iter().map(told).collect();
     Err(BadInput(format!("--bytes {bytes}: allowed: {}", allowed.join(", "))).into())
 }
 

@@ -23,7 +23,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use clap::{Parser, ValueEnum};
+use clap::{ArgAction, Parser, ValueEnum};
 use sys::epoll::Epoll;
 use sys::event::{Events, Interest};
 use sys::signal::Signal;
@@ -54,7 +54,8 @@ struct Options {
     #[arg(long, value_name = "BYTES")]
     send_buffer: Option<u32>,
     /// Take connections out of the accept queue only when a request has come (`TCP_DEFER_ACCEPT`)
-    #[arg(long)]
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+          default_value_t = false, default_missing_value = "true")]
     defer_accept: bool,
     /// Serve with so many processes that have one client each, rather than by an event loop; 0 for that
     #[arg(long, value_name = "N", default_value_t = 0)]

@@ -19,6 +19,7 @@ use sha2::{Digest as _, Sha256};
 use crate::description::experiment::{Experiment, Order, PointSpec, Setting};
 use crate::description::lengths::Lengths;
 use crate::description::load::Load;
+use crate::description::tool::Tool;
 use crate::description::workload::Prepared;
 use crate::judging::steady::Settling;
 use crate::measuring::bounds::files_below;
@@ -28,6 +29,7 @@ use crate::measuring::profiler;
 use crate::measuring::stages::Stages;
 use crate::measuring::subject;
 use crate::measuring::trial::{Heat, NotStarted, Purpose, Site};
+use crate::measuring::wrk;
 use crate::programs::interrupt;
 use crate::programs::janitor::{self, Janitor};
 use crate::programs::testbed::Testbed;
@@ -118,8 +120,8 @@ fn environment(experiment: &Experiment, means: &Means, has_namespaces: bool) -> 
     };
     for spec in experiment.servers() {
         for spec in [Some(spec.clone()), servers::behind(spec)?].into_iter().flatten() {
-            let path = servers::executable(&spec, &means.sluice)
-                .with_context(|| format!("{}: there is no program for {spec:#}", spec.name))?;
+            let path =
+                servers::executable(&spec, &means.sluice).with_context(|| servers::not_there(&spec))?;
             add(&spec.name, &path, &spec.settings, json!({ "typed": spec.typed(), "program": path }))?;
         }
     }
@@ -127,6 +129,9 @@ fn environment(experiment: &Experiment, means: &Means, has_namespaces: bool) -> 
         let (name, path) = (application.to_string(), application.executable()?);
         let words: Vec<String> = name.split_whitespace().map(str::to_owned).collect();
         add(&name, &path, &words, json!({ "program": path }))?;
+    }
+    if experiment.points.iter().any(|point| !point.setting.generator.is_sluicelab()) {
+        add("generator wrk", &wrk::find()?, &[], Value::Null)?;
     }
     let machine = Testbed::describe(programs.iter().map(PathBuf::as_path));
     let environment = json!({
@@ -288,7 +293,9 @@ impl Workshop<'_> {
             self.progress.begin(&format!("comparing {}'s replies with their files", spec.name));
             // From memory, with all of a CPU: it is not measured.
             let (memory, disk, cold, share) = (None, None, false, None);
-            let setting = Setting { load, memory, disk, cold, share, lengths, ..point.setting.clone() };
+            let generator = Tool::Sluicelab;
+            let usual = point.setting.clone();
+            let setting = Setting { load, generator, memory, disk, cold, share, lengths, ..usual };
             // What an application says is in no file.
             let is_computed = setting.application.is_some() || setting.workload.asks_for_no_file();
             let purpose = if is_computed { Purpose::Measuring } else { Purpose::Verifying };

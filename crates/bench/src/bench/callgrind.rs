@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::client;
 use crate::measurement::Common;
 use crate::servers::{self, Environment};
-use crate::site::CASES;
+use crate::site::SMALL;
 use lab::servers::spec::Spec;
 use lab::table::{self, Column};
 
@@ -84,7 +84,7 @@ fn instructions(
     let output = format!("--callgrind-out-file={}/%p", directory.path().display());
     let wrapper = &["valgrind", "--tool=callgrind", "--trace-children=yes", &output].map(str::to_owned);
     let server = servers::start(server, Environment { wrapper, ..environment })?;
-    client::ask(server.address, CASES[0].target, connections, rounds)?;
+    client::ask(server.address, SMALL, connections, rounds)?;
     // A server that gets the signal before it waits for events again may not notice it: let it see the
     // connections end first.
     server.settle()?;

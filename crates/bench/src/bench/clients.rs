@@ -11,8 +11,8 @@ use serde::Serialize;
 use crate::httperf;
 use crate::measurement::Lab;
 use crate::servers::{self, Environment, spec};
-use crate::wrk::Wrk;
 use lab::measuring::generator;
+use lab::measuring::wrk::Wrk;
 use lab::programs::launcher::Server;
 use lab::statistics::Spread;
 use lab::table::{self, Column};
@@ -26,7 +26,21 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     #[command(flatten)]
-    wrk: Wrk,
+    like: Alike,
+}
+
+/// What all of them do.
+#[derive(Clone, Copy, Debug, Args)]
+struct Alike {
+    /// Connections that are kept busy
+    #[arg(long, default_value_t = 64)]
+    connections: u32,
+    /// Length of one run in seconds
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
+    /// The CPU that clients run on
+    #[arg(long, default_value_t = 1)]
+    client_cpu: usize,
 }
 
 /// One generator.
@@ -41,9 +55,9 @@ struct Cost {
 const CLIENTS: [&str; 3] = ["wrk", "sluicelab load", "httperf"];
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let Options { lab, rounds, wrk } = options;
+    let Options { lab, rounds, like } = options;
     let results = lab.common.measure(|environment| costs(options, environment))?;
-    let how = format!("{rounds} rounds of {} s for each, in turn; medians (quartiles).\n\n", wrk.seconds);
+    let how = format!("{rounds} rounds of {} s for each, in turn; medians (quartiles).\n\n", like.seconds);
     let columns: &[Column<'_, Cost>] = &[
         ("client", &|of| of.client.to_owned()),
         ("CPU per request, us", &|of| of.cpu_us_per_request.to_string()),
@@ -53,19 +67,28 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 fn costs(options: &Options, environment: Environment<'_>) -> Result<Vec<Cost>> {
-    let Options { lab, rounds, wrk } = options;
+    let Options { lab, rounds, like } = options;
     let executable = lab.executable()?;
     let server = servers::start(&spec("sluice")?, environment)?;
     let url = server.url("/1k.html");
+    let wrk = Wrk {
+        cpus: &[like.client_cpu],
+        wrapper: &[],
+        url: &url,
+        connections: like.connections,
+        closes: false,
+        timeout_s: 2,
+        directory: environment.scratch,
+    };
     // Of each round what each client cost, in the order of their names.
     let mut costs: Vec<[f64; CLIENTS.len()]> = Vec::new();
     // One more, which warms up and does not count.
     for round in 0..=*rounds {
         eprintln!("round {round} of {rounds}");
-        let (theirs, requests) = cost_of(|| wrk.run(&[], &url, false).map(|counted| counted.requests))?;
-        let (ours, _) = cost_of(|| sluicelab(&executable, *wrk, &url))?;
+        let (theirs, requests) = cost_of(|| wrk.run(like.seconds).map(|told| told.requests))?;
+        let (ours, _) = cost_of(|| sluicelab(&executable, *like, &url))?;
         // It can't be told a time, so it gets as many requests as wrk made.
-        let (httperf, _) = cost_of(|| httperf(*wrk, &server, requests))?;
+        let (httperf, _) = cost_of(|| httperf(*like, &server, requests))?;
         if round > 0 {
             costs.push([theirs, ours, httperf]);
         }
@@ -89,7 +112,7 @@ fn cost_of(run: impl FnOnce() -> Result<u64>) -> Result<(f64, u64)> {
     Ok((used as f64 / 1e3 / requests as f64, requests))
 }
 
-fn sluicelab(executable: &Path, like: Wrk, url: &str) -> Result<u64> {
+fn sluicelab(executable: &Path, like: Alike, url: &str) -> Result<u64> {
     let options = [
         "--requests-per-connection=1000000".to_owned(),
         format!("--target={url}"),
@@ -101,8 +124,8 @@ fn sluicelab(executable: &Path, like: Wrk, url: &str) -> Result<u64> {
 }
 
 /// As many connections at once as wrk has, each with its part of the requests.
-fn httperf(like: Wrk, server: &Server, requests: u64) -> Result<u64> {
-    let connections = like.connections as u64;
+fn httperf(like: Alike, server: &Server, requests: u64) -> Result<u64> {
+    let connections = u64::from(like.connections);
     let options = [
         "--uri=/1k.html".to_owned(),
         "--rate=100000".to_owned(),

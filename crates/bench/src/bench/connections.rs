@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::client;
 use crate::measurement::Common;
 use crate::servers::{self, Environment};
-use crate::site::{CASES, HUGE};
+use crate::site::{HUGE, SMALL};
 use lab::programs::launcher::{self, Server};
 use lab::servers::spec::Spec;
 use lab::statistics::line_through;
@@ -184,7 +184,7 @@ fn hold(spec: &Spec, environment: Environment<'_>, state: State, count: usize) -
 /// Lets the server fill its caches and pools with both files, so that they are not counted as the
 /// connections'.
 fn warm(address: SocketAddr) -> Result<()> {
-    client::ask(address, CASES[0].target, 1, 10)?;
+    client::ask(address, SMALL, 1, 10)?;
     drop(open(address, State::HalfReply)?);
     thread::sleep(Duration::from_millis(200));
     Ok(())
@@ -192,7 +192,7 @@ fn warm(address: SocketAddr) -> Result<()> {
 
 fn open(address: SocketAddr, state: State) -> Result<TcpStream> {
     let mut stream = client::connect(address)?;
-    let request = client::request(address, CASES[0].target);
+    let request = client::request(address, SMALL);
     match state {
         State::Silent => {}
         State::Idle => {
@@ -201,7 +201,7 @@ fn open(address: SocketAddr, state: State) -> Result<TcpStream> {
         }
         State::HalfHead => stream.write_all(&request[..request.len() - 4])?,
         State::HalfReply => {
-            stream.write_all(&client::request(address, HUGE.target))?;
+            stream.write_all(&client::request(address, HUGE))?;
             stream.read_exact(&mut [0; 16])?;
         }
     }

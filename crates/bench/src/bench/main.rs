@@ -1,8 +1,7 @@
-//! `bench`: compares servers with each other and with the ceiling, on this machine, and prints tables in
-//! Markdown.
+//! `bench`: counts what the lab's experiments don't, on this machine, and prints tables in Markdown.
 //!
 //! It starts executables ([`servers`], by the lab's launcher) on generated files ([`site`]) and looks at them
-//! from outside (crate `machine`): [`compare`] with wrk, [`callgrind`] with valgrind, [`connections`] with
+//! from outside (crate `machine`): [`callgrind`] with valgrind, [`connections`] with
 //! connections of its own. And it looks at our load generator: [`agreement`] beside httperf, [`clients`]
 //! beside wrk, [`overload`] by itself. [`measurement`] is what they have in common; README.md explains the
 //! columns. Experiments, with figures that are compared by their intervals, are the lab's: `sluicelab run`.
@@ -11,22 +10,20 @@ mod agreement;
 mod callgrind;
 mod client;
 mod clients;
-mod compare;
 mod connections;
 mod httperf;
-mod lineup;
 mod measurement;
 mod overload;
 #[path = "../scripted.rs"]
 mod scripted;
 mod servers;
 mod site;
-mod wrk;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-/// Compare web servers on this machine: CPU time per request, instructions, memory per connection.
+/// Count what web servers take on this machine: instructions, memory per connection; and what our load
+/// generator does.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Options {
@@ -36,8 +33,6 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Measurement {
-    /// CPU time, requests per second and system calls per request, against the ceiling
-    Compare(compare::Options),
     /// User-space instructions per keep-alive 1 KB request
     Callgrind(callgrind::Options),
     /// Memory per connection that is held open
@@ -54,7 +49,6 @@ fn main() -> Result<()> {
     let command = Options::parse().command;
     lab::programs::interrupt::catch()?;
     match command {
-        Measurement::Compare(options) => compare::run(&options),
         Measurement::Callgrind(options) => callgrind::run(&options),
         Measurement::Connections(options) => connections::run(&options),
         Measurement::Agreement(options) => agreement::run(&options),

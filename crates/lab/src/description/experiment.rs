@@ -18,8 +18,9 @@ use crate::description::finding::{Finding, Relation};
 use crate::description::lengths::Lengths;
 use crate::description::load::Load;
 use crate::description::quantity::Quantity;
+use crate::description::tool::Tool;
 use crate::description::workload::Workload;
-use crate::servers::spec::Spec;
+use crate::servers::spec::{Kind, Spec};
 use crate::servers::{self, Application};
 use crate::statistics::fewest_rounds;
 use crate::unique::unique;
@@ -78,6 +79,9 @@ pub struct Setting {
     pub workload: Workload,
     /// How much of it.
     pub load: Load,
+    /// Who asks for it.
+    #[serde(skip_serializing_if = "Tool::is_sluicelab")]
+    pub generator: Tool,
     /// More options of `sluicelab load`, for clients that come at a rate.
     pub clients: Vec<String>,
     /// What servers hand requests to.
@@ -176,6 +180,7 @@ struct WrittenPoint {
 #[serde(deny_unknown_fields)]
 struct WrittenSetting {
     application: Option<Application>,
+    generator: Option<Tool>,
     clients: Option<Vec<String>>,
     order: Option<Order>,
     memory: Option<Size>,
@@ -301,10 +306,12 @@ impl WrittenSetting {
         if order == Order::Abreast && self.share.is_none() {
             return Err("order: servers abreast need a share".to_owned());
         }
-        Ok(Setting {
+        let generator = self.generator.unwrap_or_default();
+        let setting = Setting {
             order,
             workload,
             load,
+            generator,
             clients,
             application: self.application,
             memory: self.memory.map(|size| size.0),
@@ -316,8 +323,54 @@ impl WrittenSetting {
             both_cpus: self.both_cpus.unwrap_or(false),
             may_wait: self.may_wait.map(|percent| within("may_wait", percent, 0, 100)).transpose()?,
             lengths,
-        })
+        };
+        match generator {
+            Tool::Sluicelab => Ok(setting),
+            Tool::Wrk { .. } => setting.for_wrk(),
+        }
     }
+}
+
+impl Setting {
+    /// The same, if wrk can have servers in it.
+    fn for_wrk(self) -> Result<Self, String> {
+        let Self { workload, load, lengths, .. } = &self;
+        let slice = lengths.measured / lengths.slices;
+        let is_whole = !slice.is_zero() && slice.subsec_nanos() == 0;
+        let has_calls = workload.calls().is_some();
+        let others = [
+            (self.application.is_some(), "application"),
+            (self.both_cpus, "both_cpus"),
+            (self.may_wait.is_some(), "may_wait"),
+            (self.order == Order::Abreast, "order = 'abreast'"),
+        ];
+        let wrong = if !matches!(load, Load::Sessions(_)) {
+            format!(
+                "load: wrk asks again once it is answered, and the load is {load}; allowed: '64 sessions'"
+            )
+        } else if !workload.asks_for_one_file() || has_calls {
+            format!(
+                "workload: wrk asks for one file again and again, and the workload is {workload}; allowed: \
+                 one-packet, single and fixed with bytes=SIZE, each without calls"
+            )
+        } else if !is_whole {
+            format!(
+                "measured: {:?} in {} slices is not allowed with wrk; allowed: whole seconds in each slice",
+                lengths.measured, lengths.slices
+            )
+        } else if let Some((_, key)) = others.into_iter().find(|(is_set, _)| *is_set) {
+            format!("generator: wrk can't have {key}; allowed with it: the generator sluicelab")
+        } else {
+            return Ok(self);
+        };
+        Err(wrong)
+    }
+}
+
+/// Why the generator can't have servers compared by that, if it can't.
+fn untold(tool: Tool, compare: &[Quantity]) -> Option<String> {
+    let quantity = compare.iter().find(|quantity| !tool.is_sluicelab() && !quantity.is_told_by_wrk())?;
+    Some(format!("compare: wrk does not tell {}; allowed with it: all others", quantity.name))
 }
 
 fn within(key: &str, value: u32, least: u32, most: u32) -> Result<u32, String> {
@@ -345,6 +398,9 @@ impl WrittenPoint {
                     None => format!("{workload}, {load}"),
                 };
                 let compare = self.compare.clone().unwrap_or_else(|| load.usually_compared());
+                if let Some(why) = untold(setting.generator, &compare) {
+                    return Err(why);
+                }
                 points.push(PointSpec { name, servers: servers.to_vec(), setting, compare });
             }
         }
@@ -406,6 +462,18 @@ impl Experiment {
                 self.saturating
             ));
         }
+        let by_wrk = self.points.iter().find(|point| !point.setting.generator.is_sluicelab());
+        if let (Some(point), false) = (by_wrk, self.settling.is_zero()) {
+            return Err(format!(
+                "settling: {:?} has the generator wrk, which tells no second from another; allowed with \
+                 it: 0s",
+                point.name
+            ));
+        }
+        if let (Some(point), Some(time)) = (by_wrk, self.profile.filter(|time| time.subsec_nanos() > 0)) {
+            let name = &point.name;
+            return Err(format!("profile: {time:?}, and {name:?} has wrk; allowed with it: whole seconds"));
+        }
         let mut names = HashSet::new();
         for point in &self.points {
             if !names.insert(&point.name) {
@@ -417,6 +485,14 @@ impl Experiment {
             }
             for server in &point.servers {
                 servers::check(server).map_err(|error| format!("{:?}: {error}", point.name))?;
+            }
+            let ceiling = point.servers.iter().find(|server| server.kind == Kind::Ceiling);
+            if let Some(ceiling) = ceiling.filter(|_| !point.setting.workload.asks_for_one_file()) {
+                return Err(format!(
+                    "{:?}: {} sends one file to all, and the workload is {}; allowed with it: one-packet, \
+                     single, and fixed with bytes=SIZE",
+                    point.name, ceiling.name, point.setting.workload
+                ));
             }
             let cannot = |server: &&Spec| !servers::can_hand_on(server);
             if let (Some(_), Some(server)) = (&point.setting.application, point.servers.iter().find(cannot)) {

@@ -13,7 +13,7 @@ pub struct Quantity {
     pub more_is_better: bool,
     /// How many digits after the point are told.
     pub digits: usize,
-    /// What a trial says of it.
+    /// What a trial says of it; not a number where it says nothing.
     pub of: fn(&Outcome) -> f64,
 }
 
@@ -23,6 +23,12 @@ pub const COST: Quantity =
 /// Whole replies.
 pub const REPLIES: Quantity =
     Quantity { name: "replies/s", more_is_better: true, digits: 0, of: |of| of.replies_per_s };
+/// Those of status 2xx.
+pub const GOOD: Quantity =
+    Quantity { name: "2xx/s", more_is_better: true, digits: 1, of: |of| of.good_per_s.unwrap_or(f64::NAN) };
+/// Bits of bodies.
+pub const BITS: Quantity =
+    Quantity { name: "Mbit/s", more_is_better: true, digits: 1, of: |of| of.body_mbps.unwrap_or(f64::NAN) };
 /// Memory of all the server's processes.
 pub const MEMORY: Quantity =
     Quantity { name: "memory MB", more_is_better: false, digits: 1, of: |of| of.memory_mb };
@@ -30,8 +36,8 @@ pub const MEMORY: Quantity =
 const ALL: [Quantity; 10] = [
     COST,
     REPLIES,
-    Quantity { name: "2xx/s", more_is_better: true, digits: 1, of: |of| of.good_per_s },
-    Quantity { name: "Mbit/s", more_is_better: true, digits: 1, of: |of| of.body_mbps },
+    GOOD,
+    BITS,
     Quantity { name: "mean ms", more_is_better: false, digits: 2, of: |of| of.times.mean },
     Quantity { name: "p50 ms", more_is_better: false, digits: 2, of: |of| of.times.p50 },
     Quantity { name: "p90 ms", more_is_better: false, digits: 2, of: |of| of.times.p90 },
@@ -40,7 +46,16 @@ const ALL: [Quantity; 10] = [
     MEMORY,
 ];
 
+/// Of these wrk tells nothing: a status is one of 4xx or 5xx there, or another; and it counts heads and
+/// bodies together.
+const UNTOLD_BY_WRK: [Quantity; 2] = [GOOD, BITS];
+
 impl Quantity {
+    /// Whether trials by wrk tell it.
+    pub(crate) fn is_told_by_wrk(&self) -> bool {
+        !UNTOLD_BY_WRK.contains(self)
+    }
+
     /// By its name.
     ///
     /// # Errors

@@ -170,11 +170,39 @@ pub(crate) struct Prepared {
     pub(crate) sessions: PathBuf,
 }
 
+impl Prepared {
+    /// What the first request is for.
+    pub(crate) fn first_target(&self) -> Result<String> {
+        let log = fs::read_to_string(&self.sessions)?;
+        let target = log.split_whitespace().next();
+        target.map(str::to_owned).with_context(|| format!("{} asks for nothing", self.sessions.display()))
+    }
+}
+
 impl Workload {
     /// Whether there are requests for what is no file, whoever answers them.
     pub(crate) fn asks_for_no_file(&self) -> bool {
         matches!(self.kind.as_str(), "constant" | "dynamic-fixed")
             || self.options.iter().any(|option| option.starts_with("dynamic="))
+    }
+
+    /// Whether all of it is for one file.
+    pub(crate) fn asks_for_one_file(&self) -> bool {
+        match self.kind.as_str() {
+            "one-packet" | "single" => true,
+            "fixed" => self.option("bytes").is_some(),
+            _ => false,
+        }
+    }
+
+    /// How many requests a session has, if that was said.
+    pub(crate) fn calls(&self) -> Option<&str> {
+        self.option("calls")
+    }
+
+    fn option(&self, name: &str) -> Option<&str> {
+        let pairs = self.options.iter().filter_map(|option| option.split_once('='));
+        pairs.into_iter().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
     /// Makes what is missing of it in `data`, where such things are kept.
@@ -188,7 +216,12 @@ impl Workload {
         let numbered = |kind: &str| {
             if known.has_directories { format!("{kind}-{directories}") } else { kind.to_owned() }
         };
-        let root = data.join(numbered(known.files));
+        // A set of that file alone: sizes are anybody's choice.
+        let size = self.option("bytes").filter(|_| known.name == "fixed");
+        let root = data.join(match size {
+            Some(size) => format!("{}-bytes={size}", known.files),
+            None => numbered(known.files),
+        });
         let with = options.iter().fold(numbered(kind), |name, option| format!("{name}-{option}"));
         let file = data.join(format!("{with}-{sessions}.sessions"));
         fs::create_dir_all(data).with_context(|| format!("cannot make {}", data.display()))?;
@@ -200,6 +233,7 @@ impl Workload {
         if known.has_directories {
             fileset.arg(format!("--directories={directories}"));
         }
+        fileset.args(size.map(|size| format!("--bytes={size}")));
         if known.is_drawn {
             draw.arg(format!("--count={sessions}"));
         }

@@ -2,6 +2,7 @@
 //! server, one at each edge of the measured window.
 
 use std::collections::BTreeSet;
+use std::mem;
 
 use anyhow::{Context, Result};
 use machine::cpu::{CpuTicks, seconds as seconds_of};
@@ -13,12 +14,18 @@ use serde_json::Value;
 use crate::measuring::generator::Watched;
 use crate::measuring::sight::Sight;
 use crate::measuring::turns;
+use crate::measuring::wrk;
 use crate::record::outcome::{Accepting, Cpu, Given, OfSize, Outcome, Party, Slice, Times, Work};
 use crate::statistics;
 use crate::unique::unique;
 
 /// The part of the measured time by which looks at counters may be off.
 const OFF: f64 = 0.05;
+
+/// The parts of the time for which wrk may have its CPUs, and for which others of the host may have ours: as
+/// `sluicelab load` has it.
+const BUSIEST: f64 = 0.97;
+const MOST_STOLEN: f64 = 0.05;
 
 /// How far the part of the calls for one class of sizes that are not served may lie above that of all, where
 /// clients come whatever the server does (Harji et al. 2012, section 4).
@@ -38,18 +45,11 @@ pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>) -> Result<Outco
     let Results { calls, replies, run, .. } = results;
     let issued = calls.issued as f64;
     let status = |class| replies.statuses[class] as f64;
-    let drops_per_s = after.drops.iter().map(|(name, count)| {
-        let earlier = before.drops.get(name).copied().unwrap_or(0);
-        (name.clone(), count.saturating_sub(earlier) as f64 / seconds)
-    });
     let mut invalid = results.invalid.clone();
     invalid.extend((calls.issued == 0).then(|| "no call was issued in the measured time".to_owned()));
-    invalid.extend(turns.as_ref().and_then(turns::reason_against));
     invalid.extend((looks.off_ms > OFF * seconds * 1e3).then(|| {
         format!("counters were read up to {:.0} ms from the edges of the measured window", looks.off_ms)
     }));
-    let (served_per_s, accepting) = accepting(before, after).unzip();
-    let held = after.held.as_ref().context("nobody has looked at what the server held")?;
     let good_per_s = over(status(StatusClass::Successful), replies.count as f64) * replies.per_s;
     let parties = parties(results);
     let computed = parties.iter().find(|party| party.name == COMPUTED);
@@ -60,32 +60,112 @@ pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>) -> Result<Outco
         Some(_) => unfair(&by_size).into_iter().collect(),
         None => broken(results),
     };
+    let client_us_per_call = results.generator.cpu_us_per_call;
+    let mut seen = of_sights((before, after), replies.per_s, client_us_per_call, turns)?;
+    invalid.append(&mut seen.invalid);
     Ok(Outcome {
         asked_per_s: run.asked_requests_per_s,
         replies_per_s: replies.per_s,
-        good_per_s,
+        good_per_s: Some(good_per_s),
         work: work(before, after, useful),
         parties,
-        served_per_s,
-        body_mbps: replies.body_mbps,
+        body_mbps: Some(replies.body_mbps),
         timeouts: over(calls.timeouts as f64, issued),
         errors: over(calls.errors as f64, issued),
         refused: over(status(StatusClass::ClientError) + status(StatusClass::ServerError), issued),
         times: times(&results.wait_ms.times),
         by_size,
+        looks: Some(*looks),
+        seconds: whole_seconds(results),
+        invalid,
+        failed: results.failed.iter().cloned().chain(broken).chain(mem::take(&mut seen.failed)).collect(),
+        ..seen
+    })
+}
+
+/// The outcome of a run with wrk on so many CPUs. What wrk does not tell is empty.
+pub(crate) fn of_wrk(watched: &wrk::Watched<Sight>, cpus: usize, turns: Option<Given>) -> Result<Outcome> {
+    let wrk::Watched { first: before, second: after, elapsed, cpu, told } = watched;
+    let wrk::Errors { connect, read, write, timeout, status } = told.errors;
+    let (requests, without_reply) = (told.requests as f64, told.errors.without_reply() as f64);
+    let issued = requests + without_reply;
+    let client_us_per_call = cpu.as_secs_f64() * 1e6 / issued;
+    // All that it was answered was between the looks, even if the time between them is a little longer.
+    let replies_per_s = requests / after.seconds_since(before);
+    let seen = of_sights((before, after), replies_per_s, client_us_per_call, turns)?;
+    let (mut invalid, mut failed) = (seen.invalid.clone(), seen.failed.clone());
+    let busy = cpu.as_secs_f64() / (elapsed.as_secs_f64() * cpus as f64);
+    invalid
+        .extend((busy > BUSIEST).then(|| {
+            format!("wrk had its CPUs for {:.1}% of the time: it was what was short", busy * 100.0)
+        }));
+    let ticks = [(after.server_cpu, before.server_cpu), (after.client_cpu, before.client_cpu)];
+    let ticks = ticks.map(|(later, earlier)| later.since(earlier));
+    let sum = |of: fn(CpuTicks) -> u64| ticks.into_iter().map(of).sum::<u64>() as f64;
+    let stolen = over(sum(|ticks| ticks.steal), sum(CpuTicks::all));
+    invalid.extend(
+        (stolen > MOST_STOLEN).then(|| {
+            format!("other machines of this host had the CPUs for {:.1}% of the time", stolen * 100.0)
+        }),
+    );
+    invalid.extend((connect > 0).then(|| {
+        format!("wrk could not connect {connect} times: ports, or places in the accept queue, ran out")
+    }));
+    failed.extend((read + write + timeout + status > 0).then(|| {
+        format!(
+            "wrk counted {read} errors of reading, {write} of writing, {timeout} timeouts and {status} \
+             replies of status 4xx or 5xx; none is allowed"
+        )
+    }));
+    let ms = |us: f64| us / 1e3;
+    let wrk::Times { mean, p50, p90, p99, p999, max } = told.times_us;
+    Ok(Outcome {
+        replies_per_s: requests / told.seconds(),
+        timeouts: timeout as f64 / issued,
+        errors: without_reply / issued,
+        refused: status as f64 / issued,
+        times: Times {
+            mean: ms(mean),
+            p50: ms(p50),
+            p90: ms(p90),
+            p99: ms(p99),
+            p999: ms(p999),
+            max: ms(max),
+            percentiles: Vec::new(),
+        },
+        invalid,
+        failed,
+        ..seen
+    })
+}
+
+/// What two looks at a server say of the time between them, whoever asked it.
+fn of_sights(
+    (before, after): (&Sight, &Sight),
+    replies_per_s: f64,
+    client_us_per_call: f64,
+    turns: Option<Given>,
+) -> Result<Outcome> {
+    let seconds = after.seconds_since(before);
+    let drops_per_s = after.drops.iter().map(|(name, count)| {
+        let earlier = before.drops.get(name).copied().unwrap_or(0);
+        (name.clone(), count.saturating_sub(earlier) as f64 / seconds)
+    });
+    let (served_per_s, accepting) = accepting(before, after).unzip();
+    let held = after.held.as_ref().context("nobody has looked at what the server held")?;
+    Ok(Outcome {
+        served_per_s,
         accepting,
         drops_per_s: drops_per_s.collect(),
-        cpu: cpu(before, after, replies.per_s, results.generator.cpu_us_per_call),
+        cpu: cpu(before, after, replies_per_s, client_us_per_call),
         switches_per_s: after.switches.saturating_sub(before.switches) as f64 / seconds,
         memory_mb: held.memory as f64 / 1e6,
         descriptors: held.descriptors,
         page_cache_mb: held.page_cache as f64 / 1e6,
         read_mb_per_s: after.read.saturating_sub(before.read) as f64 / 1e6 / seconds,
         turns,
-        looks: *looks,
-        seconds: whole_seconds(results),
-        invalid,
-        failed: results.failed.iter().cloned().chain(broken).chain(want_of_memory(after.killed)).collect(),
+        invalid: turns.as_ref().and_then(turns::reason_against).into_iter().collect(),
+        failed: want_of_memory(after.killed).into_iter().collect(),
         ..Outcome::default()
     })
 }
@@ -355,7 +435,7 @@ mod tests {
         assert!((outcome.timeouts - 0.1).abs() < 1e-9 && (outcome.errors - 0.2).abs() < 1e-9);
         assert_eq!(outcome.seconds, [7.0, 8.0]);
         let [meek] = &outcome.parties[..] else { panic!("{:?}", outcome.parties) };
-        let figures = [meek.calls_per_s, meek.good_per_s, meek.p99_ms, outcome.good_per_s];
+        let figures = [meek.calls_per_s, meek.good_per_s, meek.p99_ms, outcome.good_per_s.unwrap()];
         let work = outcome.work.unwrap();
         // 75 of 80 replies were good, 5 a second; 100 requests a second were computed in 5 s.
         let all = figures.into_iter().chain([work.requests_per_s, work.busy, work.in_vain]);

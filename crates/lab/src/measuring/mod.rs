@@ -1,7 +1,7 @@
 //! What is measured in which order, and one trial of it.
 //!
 //! - `stages` and `plan`: what is measured when, and what again; `search`: for the highest rate;
-//! - `trial`: one measured run with certain [`means`]: servers (`subject`) and the [`generator`];
+//! - `trial`: one measured run with certain [`means`]: servers (`subject`), and the [`generator`] or [`wrk`];
 //! - in a network (`network`) and under bounds (`bounds`, `cgroup`, `share`, [`turns`]) of their own;
 //! - looked at from outside (`sight`), sampled (`profiler`) and turned into an outcome (`figures`).
 
@@ -20,3 +20,4 @@ pub(crate) mod stages;
 pub(crate) mod subject;
 pub(crate) mod trial;
 pub mod turns;
+pub mod wrk;

@@ -23,11 +23,12 @@ use rand_pcg::Pcg64Mcg;
 use crate::description::experiment::{Order, Setting};
 use crate::description::lengths::Lengths;
 use crate::description::load::{Load, Threshold};
+use crate::description::tool::Tool;
 use crate::description::workload::Prepared;
 use crate::measuring::bounds::{self, Bounded, Bounds};
 use crate::measuring::cgroup::Group;
 use crate::measuring::figures;
-use crate::measuring::generator::{Generator, Watched};
+use crate::measuring::generator::{Edge, Generator, Watched};
 use crate::measuring::means::Means;
 use crate::measuring::network::{Link, Network};
 use crate::measuring::profiler::Profiler;
@@ -36,12 +37,13 @@ use crate::measuring::share::Share;
 use crate::measuring::sight::Sight;
 use crate::measuring::subject::Subject;
 use crate::measuring::turns::{Conductor, Turns};
+use crate::measuring::wrk::{self, Wrk};
 use crate::programs::child::list;
 use crate::programs::interrupt;
 use crate::programs::launcher::{Place, Server, announced};
 use crate::record::outcome::Outcome;
 use crate::servers::spec::Spec;
-use crate::servers::{Application, Ground};
+use crate::servers::{Application, Constant, Ground};
 
 /// What all trials of an experiment have in common.
 #[derive(Clone, Debug)]
@@ -193,14 +195,25 @@ impl Site {
         // Idle servers have shares, too: each leaves the others theirs.
         let conduct = |turns| Conductor::start(self.means.server_cpus[0], turns, heat.servers.len());
         let conductor = turns.map(conduct).transpose()?;
-        let options = self.load_options(heat, lengths)?;
-        let seen = each_in_a_thread(asked, |one| one.watch(self, &options, lengths))?;
+        let asking = match (heat.setting.generator, heat.load) {
+            (Tool::Wrk { closes }, Load::Sessions(connections)) => Asking::ByWrk { connections, closes },
+            (Tool::Wrk { .. }, load) => bail!("{load}: wrk knows connections only"),
+            (Tool::Sluicelab, _) => Asking::ByLoad(self.load_options(heat, lengths)?),
+        };
+        let seen = each_in_a_thread(asked, |one| one.watch(self, &asking, lengths))?;
         let given = conductor.map(Conductor::stop).transpose()?;
-        let outcome = |seen: Result<Watched<Sight>, String>| match seen {
-            Ok(watched) => figures::of(&watched, given),
+        let outcome = |seen: Result<Seen, String>| match seen {
+            Ok(Seen::OfLoad(watched)) => figures::of(&watched, given),
+            Ok(Seen::OfWrk(watched)) => figures::of_wrk(&watched, self.means.client_cpus.len(), given),
             Err(why) => Ok(Outcome::lost(why)),
         };
         seen.into_iter().map(outcome).collect()
+    }
+
+    /// Only root may run before all others, and nobody where servers are.
+    fn may_run_before_others(&self) -> bool {
+        let Means { server_cpus, client_cpus, .. } = &self.means;
+        self.has_namespaces && client_cpus.iter().all(|cpu| !server_cpus.contains(cpu))
     }
 
     fn load_options(&self, heat: Heat<'_>, lengths: Lengths) -> Result<Vec<String>> {
@@ -209,7 +222,7 @@ impl Site {
             Load::Rate(rate) | Load::Times(rate) => format!("--rate={rate:.3}"),
             Load::Most(threshold) => bail!("mat: {threshold} is searched for by rates"),
         };
-        let Means { server_cpus, client_cpus, .. } = &self.means;
+        let client_cpus = &self.means.client_cpus;
         let ms = |time: Duration| format!("{}ms", time.as_millis());
         // Before all else servers are asked in a closed loop, by clients who are all alike.
         let clients: &[String] = if heat.load.is_open() { &heat.setting.clients } else { &[] };
@@ -226,8 +239,7 @@ impl Site {
         // Classes have rates of their own.
         options.extend((!has_classes).then_some(load));
         options.extend(clients.iter().cloned());
-        // Only root may run before all others, and nobody where servers are.
-        if self.has_namespaces && client_cpus.iter().all(|cpu| !server_cpus.contains(cpu)) {
+        if self.may_run_before_others() {
             options.push("--realtime".to_owned());
         }
         if heat.purpose == Purpose::Verifying {
@@ -241,6 +253,20 @@ impl Site {
         options.extend(heat.setting.may_wait.or(usual).map(|percent| format!("--may-wait={percent}")));
         Ok(options)
     }
+}
+
+/// How servers are asked.
+enum Asking {
+    /// With these options of `sluicelab load`.
+    ByLoad(Vec<String>),
+    /// By wrk, with so many connections.
+    ByWrk { connections: u32, closes: bool },
+}
+
+/// What was seen meanwhile.
+enum Seen {
+    OfLoad(Box<Watched<Sight>>),
+    OfWrk(Box<wrk::Watched<Sight>>),
 }
 
 /// For which part of the time, in percent, generators may wait for a CPU that those of other servers have as
@@ -267,6 +293,8 @@ struct Running {
     _share: Option<Share>,
     bounded: Option<Bounded>,
     network: Network,
+    /// What wrk asks it for.
+    target: Option<String>,
     /// For its files and its generator's.
     directory: PathBuf,
 }
@@ -300,7 +328,7 @@ fn besim(site: &Site, network: &Network, directory: &Path) -> Result<Server> {
 impl Running {
     fn start(site: &Site, heat: Heat<'_>, spec: &Spec, directory: PathBuf) -> Result<Self> {
         fs::create_dir_all(&directory)?;
-        let Setting { workload, application, memory, disk, others, share, .. } = heat.setting;
+        let Setting { workload, application, memory, disk, others, share, generator, .. } = heat.setting;
         let network = if site.has_namespaces {
             Network::isolated(&site.links(heat.setting), &site.sysctls)?
         } else {
@@ -322,6 +350,9 @@ impl Running {
         fs::create_dir_all(&sockets)?;
         let asks = application.as_ref().is_some_and(Application::asks_besim);
         let besim = asks.then(|| besim(site, &network, &directory)).transpose().context(NotStarted)?;
+        let asks_for_one = workload.asks_for_one_file();
+        let target = asks_for_one.then(|| heat.files.first_target()).transpose()?;
+        let constant = |target| Constant { target, closes: generator.closes() };
         let ground = Ground {
             root: &heat.files.root,
             listen: &network.addresses,
@@ -330,6 +361,7 @@ impl Running {
             cpus: server_cpus.len(),
             capacity: CAPACITY,
             sluice,
+            constant: target.as_deref().map(constant),
             application: application.as_ref(),
             over_tcp: None,
             programs: &site.scratch,
@@ -343,18 +375,16 @@ impl Running {
             share.excuse(status)?;
         }
         let idle = network.connect(network.addresses[0], workload.idle as usize)?;
-        Ok(Self { server, _besim: besim, _idle: idle, _share: share, bounded, network, directory })
+        Ok(Self { server, _besim: besim, _idle: idle, _share: share, bounded, network, target, directory })
     }
 
-    /// Has clients of its own ask it as `options` say, and looks at it meanwhile. Inside: why it was there no
-    /// more.
-    fn watch(
-        &self,
-        site: &Site,
-        options: &[String],
-        lengths: Lengths,
-    ) -> Result<Result<Watched<Sight>, String>> {
-        match self.look(site, options, lengths) {
+    /// Has clients of its own ask it, and looks at it meanwhile. Inside: why it was there no more.
+    fn watch(&self, site: &Site, asking: &Asking, lengths: Lengths) -> Result<Result<Seen, String>> {
+        let seen = match asking {
+            Asking::ByLoad(options) => self.look(site, options, lengths),
+            Asking::ByWrk { connections, closes } => self.look_at_wrk(site, *connections, *closes, lengths),
+        };
+        match seen {
             Ok(watched) => Ok(Ok(watched)),
             Err(error) => match self.lost()? {
                 Some(why) => Ok(Err(format!("{why} ({error:#})"))),
@@ -370,16 +400,37 @@ impl Running {
         Ok(figures::want_of_memory(killed).or(ended))
     }
 
-    fn look(&self, site: &Site, options: &[String], lengths: Lengths) -> Result<Watched<Sight>> {
+    fn look(&self, site: &Site, options: &[String], lengths: Lengths) -> Result<Seen> {
         let targets = self.network.addresses.iter().map(|address| format!("--target=http://{address}"));
         let filled = options.iter().map(|option| option.replace("{networks}", self.network.networks));
         let mut options: Vec<String> = targets.chain(filled).collect();
         // Those of one link have no way to another.
         options.extend(self.network.only_sources.iter().map(|sources| format!("--source={sources}")));
-        let Means { sluicelab, server_cpus, client_cpus, .. } = &site.means;
+        let sluicelab = &site.means.sluicelab;
         let generator = Generator::start(sluicelab, &self.network.in_client(), &options, &self.directory)?;
-        let (server, bounded) = (&self.server, self.bounded.as_ref());
-        let look = |edge| Sight::of(edge, server, bounded, server_cpus, client_cpus);
-        generator.watch(lengths, look)
+        Ok(Seen::OfLoad(Box::new(generator.watch(lengths, |edge| self.sight(site, edge))?)))
+    }
+
+    fn look_at_wrk(&self, site: &Site, connections: u32, closes: bool, lengths: Lengths) -> Result<Seen> {
+        let target = self.target.as_deref().context("wrk has nothing to ask for")?;
+        let mut wrapper = self.network.in_client();
+        if site.may_run_before_others() {
+            wrapper.extend(["chrt", "--fifo", "1"].map(str::to_owned));
+        }
+        let wrk = Wrk {
+            cpus: &site.means.client_cpus,
+            wrapper: &wrapper,
+            url: &format!("http://{}{target}", self.network.addresses[0]),
+            connections,
+            closes,
+            timeout_s: lengths.timeout.as_secs_f64().ceil() as u64,
+            directory: &self.directory,
+        };
+        Ok(Seen::OfWrk(Box::new(wrk.watch(lengths, |edge| self.sight(site, edge))?)))
+    }
+
+    fn sight(&self, site: &Site, edge: Edge) -> Result<Sight> {
+        let Means { server_cpus, client_cpus, .. } = &site.means;
+        Sight::of(edge, &self.server, self.bounded.as_ref(), server_cpus, client_cpus)
     }
 }

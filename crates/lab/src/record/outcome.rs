@@ -15,7 +15,7 @@ pub struct Outcome {
     pub replies_per_s: f64,
     /// Of these, those of status 2xx: with clients that give up, the goodput.
     #[serde(default)]
-    pub good_per_s: f64,
+    pub good_per_s: Option<f64>,
     /// The same of each class of clients, or of files and what is computed, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parties: Vec<Party>,
@@ -25,7 +25,7 @@ pub struct Outcome {
     /// Replies by the server's own count, where it has one: those to clients that have gone are among them.
     pub served_per_s: Option<f64>,
     /// 10^6 bits of bodies.
-    pub body_mbps: f64,
+    pub body_mbps: Option<f64>,
     /// Part of the calls that clients gave up.
     pub timeouts: f64,
     /// Part of the calls that failed, timeouts included.
@@ -56,8 +56,8 @@ pub struct Outcome {
     pub read_mb_per_s: f64,
     /// How it shared a CPU.
     pub turns: Option<Given>,
-    /// How well counters were read.
-    pub looks: Looks,
+    /// How well counters were read, where that was to be in the middle of a run.
+    pub looks: Option<Looks>,
     /// Replies in each whole second of the measured time.
     pub seconds: Vec<f64>,
     /// What the slices came to that this is the median of, if there were several.

@@ -142,7 +142,7 @@ impl<'a> Group<'a> {
             self.points.iter().map(|found| found.point.setting.load.to_string()).collect();
         let (experiment, setting) = (&self.scene.results.experiment, &self.points[0].point.setting);
         let Setting { workload, clients, memory, disk, others, cold, share, .. } = setting;
-        let Setting { turn_us, both_cpus, lengths, .. } = setting;
+        let Setting { turn_us, both_cpus, lengths, generator, .. } = setting;
         let mut said = vec![format!("workload {workload}")];
         // What its name does not say, where it is so.
         let members = serde_json::to_value(workload).unwrap_or_default();
@@ -152,6 +152,7 @@ impl<'a> Group<'a> {
         }
         let seconds = |time: Duration| format!("{} s", time.as_secs_f64());
         said.push(format!("load {}", loads.join(", ")));
+        said.extend((!generator.is_sluicelab()).then(|| format!("generator: {generator}")));
         said.extend(clients.iter().cloned());
         said.extend(share.map(|share| format!("{share}% of a CPU for each server, {turn_us} us at a time")));
         said.extend(both_cpus.then(|| "servers and clients on all CPUs".to_owned()));

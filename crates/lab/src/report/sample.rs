@@ -24,7 +24,10 @@ impl Sample {
     pub(crate) fn of(series: &Series, value: impl Fn(&Outcome) -> f64) -> Self {
         let (counted, uncounted): (Vec<&Outcome>, Vec<&Outcome>) =
             series.tries().partition(|outcome| counts(outcome));
-        let values = |outcomes: Vec<&Outcome>| outcomes.into_iter().map(&value).collect();
+        // What is no number is not told by those who asked.
+        let values = |outcomes: Vec<&Outcome>| {
+            outcomes.into_iter().map(&value).filter(|value| !value.is_nan()).collect()
+        };
         Self { counted: values(counted), uncounted: values(uncounted) }
     }
 

@@ -9,7 +9,7 @@ use super::load_curves::{self, Curve, areas};
 use super::rows::Part;
 use super::sample::{Value, cell, counts};
 use super::{rows, times, work};
-use crate::description::quantity::{MEMORY, Quantity};
+use crate::description::quantity::{BITS, MEMORY, Quantity};
 use crate::record::outcome::{Cpu, Outcome};
 use crate::unique::unique;
 
@@ -50,7 +50,7 @@ fn overview(group: &Group<'_>) -> Table {
         table.headings.extend([quantity.name.to_owned(), "times the first".to_owned()]);
     }
     let columns: [(&str, Value); 6] = [
-        ("Mbit/s", |of| of.body_mbps),
+        ("Mbit/s", BITS.of),
         ("mean ms", |of| of.times.mean),
         ("p99 ms", |of| of.times.p99),
         ("errors %", |of| of.errors * 100.0),
@@ -92,7 +92,11 @@ fn throughput(group: &Group<'_>) -> Block {
         for name in ["replies/s", "Mbit/s"] {
             quantities.extend(Quantity::named(name).ok().filter(|of| !quantities.contains(of)));
         }
-        let figures = quantities.into_iter().map(|quantity| rows::dots(group, quantity)).collect();
+        let is_told = |quantity: &Quantity| {
+            group.places().any(|place| place.sample(quantity.of).all().next().is_some())
+        };
+        let told = quantities.into_iter().filter(is_told);
+        let figures = told.map(|quantity| rows::dots(group, quantity)).collect();
         let (mut note, table) = (rows::READING.to_owned(), brackets(group));
         if table.is_some() {
             note += " Below: requests per second, between which the most lies that is answered in time.";
@@ -100,21 +104,21 @@ fn throughput(group: &Group<'_>) -> Block {
         return Block { title: "What servers do", note, figures, table };
     }
     // What a reply has on average, where most of them come.
-    let bits = |of: &Outcome| of.body_mbps / of.replies_per_s;
+    let bits = |of: &Outcome| (BITS.of)(of) / of.replies_per_s;
     let per_reply = group.places().find_map(|place| place.sample(bits).median());
     let curve = |title, unit, of, per_request| {
         load_curves::figure(group, &Curve { title, unit, of, is_log: false, per_request })
     };
     let mut figures = vec![
         curve("Reply rate", "replies/s", |of| of.replies_per_s, Some(1.0)),
-        curve("Throughput", "Mbit/s", |of| of.body_mbps, per_reply.filter(|bits| *bits > 0.0)),
+        curve("Throughput", "Mbit/s", BITS.of, per_reply.filter(|bits| *bits > 0.0)),
     ];
     if group.places().any(|place| place.sample(|of| of.errors).all().any(|errors| errors > 0.0)) {
         figures.push(curve("Calls that failed", "% of the calls", |of| of.errors * 100.0, None));
     }
     let mut table = Table::new(&["server", "area, replies/s", "area, Mbit/s"]);
     let part = |part: Option<f64>| part.map_or("–".to_owned(), |part| format!("{part:.3}"));
-    let [replies, mbps] = [areas(group, |of| of.replies_per_s), areas(group, |of| of.body_mbps)];
+    let [replies, mbps] = [areas(group, |of| of.replies_per_s), areas(group, BITS.of)];
     for ((name, replies), (_, mbps)) in replies.into_iter().zip(mbps) {
         table.rows.push(vec![name, part(replies), part(mbps)]);
     }
@@ -171,8 +175,13 @@ fn times_of(group: &Group<'_>) -> Block {
         }));
     }
     figures.extend(group.points.iter().flat_map(|found| times::distributions(group, found)));
-    let note = "From when a call should have been made, connecting included, to the last byte of its reply, \
-        or to when its client gave up. Medians over the trials that count.";
+    let note = if group.points[0].point.setting.generator.is_sluicelab() {
+        "From when a call should have been made, connecting included, to the last byte of its reply, or to \
+         when its client gave up. Medians over the trials that count."
+    } else {
+        "From when wrk had sent a request to the last byte of its reply. For one that took long wrk counts \
+         others as well, which would have waited behind it. Medians over the trials that count."
+    };
     Block { title: "Response times", note: note.to_owned(), figures, table: None }
 }
 

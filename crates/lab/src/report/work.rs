@@ -2,6 +2,7 @@
 
 use super::group::{Place, Scene};
 use super::sample::cell;
+use crate::description::quantity::GOOD;
 use crate::record::outcome::{Outcome, Party, Work};
 
 /// What stands above the figures of a server at a point that has an application, and each of them; nothing
@@ -10,13 +11,13 @@ pub(crate) fn figures(scene: &Scene<'_>, place: Place<'_>) -> Vec<(String, Strin
     if place.found.point.setting.application.is_none() {
         return Vec::new();
     }
-    let good = |place: &Place<'_>| place.sample(|of| of.good_per_s).median();
+    let good = |place: &Place<'_>| place.sample(GOOD.of).median();
     let everywhere = scene.groups();
     let its = everywhere.iter().flat_map(|group| group.places().collect::<Vec<_>>());
     let peak = its.filter(|other| other.name() == place.name()).filter_map(|other| good(&other));
     let peak = peak.fold(f64::MIN_POSITIVE, f64::max);
     let mut all = vec![
-        ("2xx/s".to_owned(), place.sample(|of| of.good_per_s).told()),
+        ("2xx/s".to_owned(), place.sample(GOOD.of).told()),
         ("of its peak".to_owned(), cell(good(&place).map(|good| good / peak))),
     ];
     let mut median = |heading: String, value: &dyn Fn(&Outcome) -> f64| {

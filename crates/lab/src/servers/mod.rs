@@ -12,6 +12,7 @@
 mod apache;
 mod application;
 mod arrangement;
+mod ceiling;
 mod haproxy;
 mod lighttpd;
 mod nginx;
@@ -50,6 +51,8 @@ pub struct Ground<'a> {
     pub capacity: usize,
     /// Our server, where a spec names no other build.
     pub sluice: &'a Path,
+    /// What all clients ask for, if it is one file.
+    pub constant: Option<Constant<'a>>,
     /// What it hands requests to, and is started before it.
     pub application: Option<&'a Application>,
     /// Where the application listens, if not at a Unix socket.
@@ -58,6 +61,15 @@ pub struct Ground<'a> {
     pub programs: &'a Path,
     /// Where the back-end simulator listens that an application asks.
     pub besim: Option<SocketAddr>,
+}
+
+/// One file that all clients ask for.
+#[derive(Clone, Copy, Debug)]
+pub struct Constant<'a> {
+    /// From the root, with a slash in front.
+    pub target: &'a str,
+    /// Whether they ask for each reply on a connection of its own.
+    pub closes: bool,
 }
 
 impl<'a> Ground<'a> {
@@ -71,6 +83,7 @@ impl<'a> Ground<'a> {
             cpus: 1,
             capacity: 1_000,
             sluice,
+            constant: None,
             application: None,
             over_tcp: None,
             programs: directory,
@@ -178,6 +191,7 @@ fn server(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
         Kind::Apache => apache::words(spec, ground, &apache::EVENT)?,
         Kind::ApacheWorker => apache::words(spec, ground, &apache::WORKER)?,
         Kind::Haproxy => return haproxy::parts(spec, ground),
+        Kind::Ceiling => ceiling::words(spec, ground)?,
         Kind::Command => {
             ensure!(ground.listen.len() == 1, "{} can't be told of several addresses", spec.name);
             spec.settings.iter().map(|word| ground.fill(word.trim_matches('"'))).collect()
@@ -221,6 +235,7 @@ pub(crate) fn can_hand_on(spec: &Spec) -> bool {
     match spec.kind {
         Kind::Sluice | Kind::Nginx | Kind::Lighttpd | Kind::Apache | Kind::ApacheWorker => true,
         Kind::Haproxy => behind(spec).is_ok_and(|behind| behind.is_none_or(|behind| can_hand_on(&behind))),
+        Kind::Ceiling => false,
         Kind::Command => spec.settings.iter().any(|word| word.contains("{socket}")),
     }
 }
@@ -240,13 +255,23 @@ pub(crate) fn executable(spec: &Spec, sluice: &Path) -> Option<PathBuf> {
         Kind::Lighttpd => "lighttpd",
         Kind::Apache | Kind::ApacheWorker => "apache2",
         Kind::Haproxy => "haproxy",
+        Kind::Ceiling => return ceiling::program(spec, sluice).canonicalize().ok(),
         Kind::Command => spec.settings.first()?.as_str(),
     };
     found(&spec.program.clone().unwrap_or_else(|| usual.into()))
 }
 
+/// What is said where a spec has no executable.
+pub(crate) fn not_there(spec: &Spec) -> String {
+    let whence = match spec.kind {
+        Kind::Ceiling => " (cargo build --release -p bench, or name one: 'ceiling@path/to/ceiling')",
+        _ => "",
+    };
+    format!("{}: there is no program for {spec:#}{whence}", spec.name)
+}
+
 /// An executable by its path, or where the shell and Debian's administrators look.
-fn found(program: &Path) -> Option<PathBuf> {
+pub(crate) fn found(program: &Path) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return program.canonicalize().ok();
     }

@@ -37,23 +37,26 @@ pub enum Kind {
     ApacheWorker,
     /// `HAProxy` in front of another server.
     Haproxy,
+    /// One that parses nothing and sends one reply: what a request costs at least.
+    Ceiling,
     /// Anybody's.
     Command,
 }
 
 /// Names of those that need no command.
-const KNOWN: [(&str, Kind); 6] = [
+const KNOWN: [(&str, Kind); 7] = [
     ("sluice", Kind::Sluice),
     ("nginx", Kind::Nginx),
     ("lighttpd", Kind::Lighttpd),
     ("apache", Kind::Apache),
     ("apache-worker", Kind::ApacheWorker),
     ("haproxy", Kind::Haproxy),
+    ("ceiling", Kind::Ceiling),
 ];
 
 const ALLOWED: &str = "allowed: a server that the lab knows (sluice, nginx, lighttpd, apache, apache-worker, \
-    haproxy), one with settings ('sluice: --architecture=amped'), with a name of its own ('four = sluice: \
-    --workers=4'), another build ('old = sluice@path/to/sluice'), or any command ('mine = ./server --port \
+    haproxy, ceiling), one with settings ('sluice: --architecture=amped'), with a name of its own ('four = \
+    sluice: --workers=4'), another build ('old = sluice@path/to/sluice'), or any command ('mine = ./server --port \
     {port} {root}')";
 
 impl FromStr for Spec {

@@ -48,7 +48,7 @@ pub fn usual(kind: Kind) -> Vec<Dimension> {
         ],
         Kind::Lighttpd => &["server.max-worker=0,2,4,8,16", "server.network-backend=sendfile,writev"],
         Kind::Apache | Kind::ApacheWorker => &["ThreadsPerChild=16,32,64,128", "EnableSendfile=Off,On"],
-        Kind::Haproxy | Kind::Command => &[],
+        Kind::Haproxy | Kind::Ceiling | Kind::Command => &[],
     };
     all.iter().filter_map(|text| text.parse().ok()).collect()
 }

@@ -1,0 +1,237 @@
+//! wrk(1): as many connections as one likes, each of which asks for the same file again as soon as it has
+//! its reply. [`Told`] is what it tells of that, by a script of ours; of what it keeps to itself there is
+//! nothing here.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use machine::process;
+use serde::Deserialize;
+
+use crate::description::lengths::Lengths;
+use crate::measuring::generator::Edge;
+use crate::programs::child::{Process, on_cpus, output};
+use crate::programs::interrupt;
+
+/// How it is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Wrk<'a> {
+    /// Where it runs, with a thread on each.
+    pub cpus: &'a [usize],
+    /// Words before it.
+    pub wrapper: &'a [String],
+    /// What it asks for.
+    pub url: &'a str,
+    /// How many connections there are.
+    pub connections: u32,
+    /// Whether each request says `Connection: close`, so that the next one comes on a connection of its own.
+    pub closes: bool,
+    /// After so many seconds it counts a request as timed out.
+    pub timeout_s: u64,
+    /// For its script and for what it says.
+    pub directory: &'a Path,
+}
+
+/// What it told of a run.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[expect(missing_docs, reason = "named for what they are")]
+pub struct Told {
+    /// Whole replies.
+    pub requests: u64,
+    pub duration_us: u64,
+    pub errors: Errors,
+    pub times_us: Times,
+}
+
+/// What went wrong, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "named for what they are")]
+pub struct Errors {
+    pub connect: u64,
+    pub read: u64,
+    pub write: u64,
+    pub timeout: u64,
+    /// Replies of status 4xx or 5xx, which count as requests as well.
+    pub status: u64,
+}
+
+/// From when a request was sent to the last byte of its reply, in microseconds. wrk adds what requests that
+/// were held up by a long one would have waited.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[expect(missing_docs, reason = "named for what they are")]
+pub struct Times {
+    pub mean: f64,
+    pub p50: f64,
+    pub p90: f64,
+    pub p99: f64,
+    pub p999: f64,
+    pub max: f64,
+}
+
+/// A run that is over, and what was seen of it.
+#[derive(Debug)]
+pub struct Watched<T> {
+    /// Before it was started.
+    pub first: T,
+    /// When it had ended.
+    pub second: T,
+    /// Between the two.
+    pub elapsed: Duration,
+    /// CPU time that it used.
+    pub cpu: Duration,
+    /// What it told.
+    pub told: Told,
+}
+
+/// Has wrk tell what it counted on a line of its own.
+const SCRIPT: &str = r#"
+done = function(summary, latency)
+  local errors = summary.errors
+  local function us(percent) return latency:percentile(percent) end
+  print(string.format(
+    'told {"requests":%d,"duration_us":%d,' ..
+    '"errors":{"connect":%d,"read":%d,"write":%d,"timeout":%d,"status":%d},' ..
+    '"times_us":{"mean":%f,"p50":%d,"p90":%d,"p99":%d,"p999":%d,"max":%d}}',
+    summary.requests, summary.duration,
+    errors.connect, errors.read, errors.write, errors.timeout, errors.status,
+    latency.mean, us(50), us(90), us(99), us(99.9), latency.max))
+end
+"#;
+
+/// What the script's line begins with.
+const TOLD: &str = "told ";
+
+/// Where it comes from.
+const HINT: &str = " (Debian package wrk)";
+
+/// How long it may take after the time that it was given.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where it is.
+pub(crate) fn find() -> Result<PathBuf> {
+    crate::servers::found(Path::new("wrk")).with_context(|| format!("wrk is not installed{HINT}"))
+}
+
+impl Wrk<'_> {
+    /// Runs it for so many seconds, in which there may be no errors.
+    pub fn run(&self, seconds: u64) -> Result<Told> {
+        self.write_script()?;
+        let told = Told::read(&output(&mut self.command(seconds), HINT)?)?;
+        ensure!(told.errors == Errors::default(), "wrk met errors: {:?}", told.errors);
+        Ok(told)
+    }
+
+    /// Has it ask for as long as a warm-up takes, and then once more from the beginning, with a `look` before
+    /// and another after.
+    pub(crate) fn watch<T>(
+        &self,
+        lengths: Lengths,
+        mut look: impl FnMut(Edge) -> Result<T>,
+    ) -> Result<Watched<T>> {
+        self.write_script()?;
+        if !lengths.warm_up.is_zero() {
+            let mut warming = self.start(lengths.warm_up.as_secs() + 1)?;
+            interrupt::sleep_until(Instant::now() + lengths.warm_up)?;
+            ensure!(warming.ended()?.is_none(), "wrk ended while warming up: {}", self.said());
+        }
+        let first = look(Edge::Begin)?;
+        let began = Instant::now();
+        let seconds = lengths.measured.as_secs();
+        let mut process = self.start(seconds)?;
+        let has_ended = || Ok(process.has_ended()?.then_some(()));
+        interrupt::wait_for(lengths.measured + PATIENCE, has_ended)?.context("wrk has not ended in time")?;
+        let elapsed = began.elapsed();
+        let second = look(Edge::End)?;
+        // It is there until it is waited for.
+        let cpu = Duration::from_nanos(process::cpu_time_ns(process.id())?);
+        let status = process.ended()?.context("wrk has ended and has not")?;
+        ensure!(status.success(), "wrk ended with {status}: {}", self.said());
+        let told = Told::read(&self.said())?;
+        Ok(Watched { first, second, elapsed, cpu, told })
+    }
+
+    fn start(&self, seconds: u64) -> Result<Process> {
+        let (said, told) = (File::create(self.output())?, File::create(self.directory.join("wrk.stderr"))?);
+        Process::start(self.command(seconds).stdout(Stdio::from(said)).stderr(told))
+    }
+
+    fn command(&self, seconds: u64) -> Command {
+        let mut command = on_cpus(self.cpus);
+        command.args(self.wrapper).arg("wrk").arg(format!("--threads={}", self.cpus.len()));
+        command.arg(format!("--connections={}", self.connections)).arg(format!("--duration={seconds}s"));
+        command.arg(format!("--timeout={}s", self.timeout_s));
+        command.arg("--script").arg(self.script());
+        if self.closes {
+            command.args(["--header", "Connection: close"]);
+        }
+        command.arg(self.url);
+        command
+    }
+
+    fn script(&self) -> PathBuf {
+        self.directory.join("wrk.lua")
+    }
+
+    fn output(&self) -> PathBuf {
+        self.directory.join("wrk.stdout")
+    }
+
+    fn write_script(&self) -> Result<()> {
+        fs::write(self.script(), SCRIPT).with_context(|| format!("cannot write {}", self.script().display()))
+    }
+
+    fn said(&self) -> String {
+        let [said, told] = [self.output(), self.directory.join("wrk.stderr")]
+            .map(|path| fs::read_to_string(path).unwrap_or_default());
+        format!("{told}{said}").trim().to_owned()
+    }
+}
+
+impl Told {
+    /// What stands on the script's line.
+    fn read(said: &str) -> Result<Self> {
+        let line = said.lines().find_map(|line| line.strip_prefix(TOLD));
+        let line = line.with_context(|| format!("wrk told nothing; it said: {}", said.trim()))?;
+        let told: Self = serde_json::from_str(line).with_context(|| format!("wrk told {line}"))?;
+        if told.requests == 0 {
+            bail!("wrk got no reply: {line}");
+        }
+        Ok(told)
+    }
+
+    /// How long it lasted.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.duration_us as f64 / 1e6
+    }
+}
+
+impl Errors {
+    /// Requests that got no whole reply.
+    pub(crate) fn without_reply(self) -> u64 {
+        self.connect + self.read + self.write + self.timeout
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_script_tells_is_read() {
+        let line = r#"told {"requests":1146,"duration_us":1002075,
+            "errors":{"connect":1,"read":2,"write":3,"timeout":4,"status":5},
+            "times_us":{"mean":2212.2,"p50":1084,"p90":1200,"p99":1500,"p999":16884,"max":17745}}"#;
+        let said = format!("Running 1s test\n{}\n", line.replace('\n', ""));
+        let told = Told::read(&said).unwrap();
+        assert_eq!((told.requests, told.errors.without_reply(), told.errors.status), (1_146, 10, 5));
+        assert!((told.seconds() - 1.002_075).abs() < 1e-9);
+        let nothing = Told::read("unable to connect to 127.0.0.1:1 Connection refused").unwrap_err();
+        assert!(
+            nothing.to_string().ends_with("it said: unable to connect to 127.0.0.1:1 Connection refused")
+        );
+        assert!(Told::read(&said.replace("1146", "0")).unwrap_err().to_string().starts_with("wrk got no"));
+    }
+}

@@ -140,3 +140,36 @@ fn a_program_that_is_not_there_is_named() {
     let told = "wrk is not installed (Debian package wrk)";
     assert!(!output.status.success() && said(&output).contains(told), "{}", said(&output));
 }
+
+#[test]
+fn what_came_of_points_is_a_table_for_documents() {
+    ceiling();
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().join("results").display().to_string();
+    // One point, with two settings of a peer; counting takes root.
+    let may_count = Command::new("perf").args(["stat", "--event=raw_syscalls:sys_enter", "true"]).output();
+    let may_count = may_count.is_ok_and(|output| output.status.success());
+    let text = EXPERIMENT.split("[[points]]\n    name = 'a connection each'").next().expect("a point");
+    let text = text.replace("'sluice']", "'sluice', 'nginx', 'nginx: sendfile=off']");
+    let counted = text.replace("slices = 1", "slices = 1\nsystem_calls = '1s'");
+    let text = if may_count { counted } else { text };
+    let output = sluicelab(directory.path(), &text, &["--out", &out]).output().expect("sluicelab runs");
+    assert!(output.status.success(), "{}", said(&output));
+    let mut report = Command::new(env!("CARGO_BIN_EXE_sluicelab"));
+    let output = report.args(["report", &out, "--markdown"]).output().expect("a report");
+    let told = said(&output);
+    assert!(told.contains("| point | ceiling | sluice | nginx |\n|---|---:|---:|---:|\n"), "{told}");
+    let row = |number: usize| {
+        let rows = told.lines().filter(|line| line.starts_with("| fixed bytes=10KiB, 8 sessions, kept | "));
+        let row = rows.into_iter().nth(number).unwrap_or_else(|| panic!("no row {number}: {told}"));
+        row.split(" | ").map(|cell| cell.trim_matches(['|', ' ']).to_owned()).collect::<Vec<_>>()
+    };
+    let costs = row(0);
+    assert!(costs[3].contains("as it comes") || costs[3].contains("sendfile=off"), "{costs:?}");
+    assert_eq!(costs[2].split(", ").count(), 2, "a cost and a ratio: {costs:?}");
+    if may_count {
+        let calls: Vec<f64> = row(1)[1..].iter().map(|cell| cell.parse().expect("a number")).collect();
+        // A receive and a send at least; and asking for events.
+        assert!(calls.iter().all(|calls| (1.8..8.0).contains(calls)), "{calls:?}");
+    }
+}

@@ -23,6 +23,7 @@ use crate::description::tool::Tool;
 use crate::description::workload::Prepared;
 use crate::judging::steady::Settling;
 use crate::measuring::bounds::files_below;
+use crate::measuring::counter;
 use crate::measuring::means::Means;
 use crate::measuring::plan::Plan;
 use crate::measuring::profiler;
@@ -72,6 +73,9 @@ pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> 
     }
     if experiment.profile.is_some() {
         profiler::check()?;
+    }
+    if experiment.system_calls.is_some() {
+        counter::check()?;
     }
     let (machine, environment) = environment(&experiment, means, has_namespaces)?;
     let mut journal = Journal::open(&directory.join(JOURNAL), &environment["settings"])?;
@@ -241,7 +245,9 @@ impl Workshop<'_> {
         self.measure(&stages.measuring(journal)?, &files, journal)?;
         let found = stages.measuring(journal)?.found(journal)?;
         self.measure(&stages.judging(&found, journal)?, &files, journal)?;
-        self.profile(&files, journal)
+        let Experiment { profile, system_calls, .. } = self.experiment;
+        self.look_into(&files, journal, *profile, Purpose::Profiling)?;
+        self.look_into(&files, journal, *system_calls, Purpose::Counting)
     }
 
     /// Whether servers run with these settings.
@@ -360,9 +366,18 @@ impl Workshop<'_> {
         Ok(Some(settling))
     }
 
-    /// Where each server's CPU time goes at each point: a run of its own, after all that is measured.
-    fn profile(&self, files: &[Prepared], journal: &mut Journal) -> Result<()> {
-        let Some(measured) = self.experiment.profile else { return Ok(()) };
+    /// Where each server's CPU time goes at each point, or how many system calls it makes: a run of its own,
+    /// after all that is measured.
+    fn look_into(
+        &self,
+        files: &[Prepared],
+        journal: &mut Journal,
+        measured: Option<Duration>,
+        purpose: Purpose,
+    ) -> Result<()> {
+        let Some(measured) = measured else { return Ok(()) };
+        let is_count = purpose == Purpose::Counting;
+        let name = if is_count { "counting" } else { "profiling" };
         for case in self.cases(files) {
             let Case { number, point, spec, .. } = case;
             let load = match Stages(self.experiment).load(point, journal)? {
@@ -371,19 +386,22 @@ impl Workshop<'_> {
                 Some(Load::Most(_)) => self.experiment.saturating,
                 Some(load) => load,
             };
-            let key = Stages::profile_key(spec, point);
+            let key_of = if is_count { Stages::counting_key } else { Stages::profile_key };
+            let key = key_of(spec, point);
             if case.is_settled(journal, &key)? {
                 continue;
             }
             let lengths = Lengths { measured, slices: 1, ..point.setting.lengths };
             let setting = Setting { load, lengths, ..point.setting.clone() };
-            self.progress.begin(&format!("sampling {} at {}", spec.name, point.name));
-            let outcome = self.alone(&format!("profiling-{number}"), case, &setting, Purpose::Profiling)?;
-            if outcome.is_good() {
-                journal.put(&key, &outcome.profile)?;
-            } else {
-                let why = outcome.failed.join("; ");
-                self.progress.remark(&format!("no samples of {} at {}: {why}", spec.name, point.name));
+            self.progress.begin(&format!("{name} {} at {}", spec.name, point.name));
+            let outcome = self.alone(&format!("{name}-{number}"), case, &setting, purpose)?;
+            match (outcome.is_good(), is_count) {
+                (true, false) => journal.put(&key, &outcome.profile)?,
+                (true, true) => journal.put(&key, &outcome.system_calls_per_reply)?,
+                (false, _) => {
+                    let why = outcome.failed.join("; ");
+                    self.progress.remark(&format!("no {name} of {} at {}: {why}", spec.name, point.name));
+                }
             }
         }
         Ok(())

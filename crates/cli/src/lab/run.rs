@@ -46,6 +46,9 @@ pub(crate) struct Report {
     /// A directory that `sluicelab run`, `compare` or `tune` has written
     #[arg(value_name = "DIR")]
     directory: PathBuf,
+    /// Print tables in Markdown: a row for each point, the best of each kind of server
+    #[arg(long)]
+    markdown: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -98,7 +101,12 @@ pub(super) fn tell(directory: &Path) -> Result<()> {
 }
 
 pub(crate) fn report(options: &Report) -> Result<ExitCode> {
-    tell(&options.directory)?;
+    if options.markdown {
+        let results = Results::of(&tuned::reported(&options.directory))?;
+        print(&report::markdown::text(&results))?;
+    } else {
+        tell(&options.directory)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -49,6 +49,9 @@ pub struct Experiment {
     pub settling: Duration,
     /// For how long it is sampled what each server's CPUs run, at each point. `None`: it is not.
     pub profile: Option<Duration>,
+    /// For how long each server's system calls are counted, at each point. `None`: they are not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_calls: Option<Duration>,
     /// Where servers are compared.
     pub points: Vec<PointSpec>,
     /// Who is measured afresh against the best of the others, after all else.
@@ -151,6 +154,7 @@ struct Written {
     saturating: Option<Load>,
     settling: Option<Time>,
     profile: Option<Time>,
+    system_calls: Option<Time>,
     #[serde(default)]
     sysctls: Vec<String>,
     /// What points have that don't say anything else: a [`WrittenSetting`].
@@ -440,6 +444,7 @@ impl Experiment {
             saturating: written.saturating.unwrap_or(Load::Sessions(64)),
             settling: written.settling.map_or(Duration::ZERO, |time| time.0),
             profile: written.profile.map(|time| time.0),
+            system_calls: written.system_calls.map(|time| time.0),
             sysctls: written.sysctls,
             points,
             judge: written.judge,
@@ -470,9 +475,14 @@ impl Experiment {
                 point.name
             ));
         }
-        if let (Some(point), Some(time)) = (by_wrk, self.profile.filter(|time| time.subsec_nanos() > 0)) {
-            let name = &point.name;
-            return Err(format!("profile: {time:?}, and {name:?} has wrk; allowed with it: whole seconds"));
+        for (key, time) in [("profile", self.profile), ("system_calls", self.system_calls)] {
+            if let (Some(point), Some(time)) = (by_wrk, time.filter(|time| time.subsec_nanos() > 0)) {
+                let name = &point.name;
+                return Err(format!("{key}: {time:?}, and {name:?} has wrk; allowed with it: whole seconds"));
+            }
+        }
+        if let Some(time) = self.system_calls.filter(|time| *time < Duration::from_secs(1)) {
+            return Err(format!("system_calls: {time:?} is not allowed; allowed: 1s or more"));
         }
         let mut names = HashSet::new();
         for point in &self.points {

@@ -3,10 +3,12 @@
 //! - `stages` and `plan`: what is measured when, and what again; `search`: for the highest rate;
 //! - `trial`: one measured run with certain [`means`]: servers (`subject`), and the [`generator`] or [`wrk`];
 //! - in a network (`network`) and under bounds (`bounds`, `cgroup`, `share`, [`turns`]) of their own;
-//! - looked at from outside (`sight`), sampled (`profiler`) and turned into an outcome (`figures`).
+//! - looked at from outside (`sight`), sampled (`profiler`), its system calls counted (`counter`), and
+//!   turned into an outcome (`figures`).
 
 pub(crate) mod bounds;
 mod cgroup;
+pub(crate) mod counter;
 pub(crate) mod figures;
 pub mod generator;
 pub mod means;

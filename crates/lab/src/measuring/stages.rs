@@ -143,6 +143,11 @@ impl Stages<'_> {
         Ok(self.plan(Stage::Judging, judge.rounds, points))
     }
 
+    /// What the journal has under it says how many system calls a reply took a server at a point.
+    pub(crate) fn counting_key(spec: &Spec, point: &PointSpec) -> String {
+        format!("system calls of {spec} at {}", point.name)
+    }
+
     /// What was said against trials of a server: it changes in a long run.
     pub(crate) fn unsettled(journal: &Journal, spec: &Spec, point: &PointSpec) -> Result<Option<String>> {
         let settling: Option<Settling> = journal.get(&Self::settling_key(spec))?;

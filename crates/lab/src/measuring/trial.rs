@@ -27,6 +27,7 @@ use crate::description::tool::Tool;
 use crate::description::workload::Prepared;
 use crate::measuring::bounds::{self, Bounded, Bounds};
 use crate::measuring::cgroup::Group;
+use crate::measuring::counter::Counter;
 use crate::measuring::figures;
 use crate::measuring::generator::{Edge, Generator, Watched};
 use crate::measuring::means::Means;
@@ -82,6 +83,8 @@ pub(crate) enum Purpose {
     Verifying,
     /// What the server's CPUs run is sampled, which costs them time.
     Profiling,
+    /// Its system calls are counted, which makes each of them dearer.
+    Counting,
 }
 
 impl Site {
@@ -128,6 +131,11 @@ impl Site {
         // It begins with the measured time, or a little before.
         let profile = || Profiler::start(server_cpus, client_cpus, lengths.warm_up, heat.directory);
         let profiler = (heat.purpose == Purpose::Profiling).then(profile).transpose().with_context(see)?;
+        let count = || {
+            let processes = running[0].server.processes()?;
+            Counter::start(&processes, client_cpus, *lengths, heat.directory)
+        };
+        let counter = (heat.purpose == Purpose::Counting).then(count).transpose().with_context(see)?;
         let mut outcomes = match (heat.load, order) {
             (Load::Most(threshold), _) => this.searched(heat, &running, threshold),
             (_, Order::Abreast) => this.ask(heat, *lengths, &running),
@@ -137,6 +145,10 @@ impl Site {
         .with_context(see);
         if let (Some(profiler), Ok(outcomes)) = (profiler, &mut outcomes) {
             outcomes[0].profile = profiler.finish(&running[0].server.threads()?).with_context(see)?;
+        }
+        if let (Some(counter), Ok(outcomes)) = (counter, &mut outcomes) {
+            let calls_per_s = counter.finish().with_context(see)?;
+            outcomes[0].system_calls_per_reply = Some(calls_per_s / outcomes[0].replies_per_s);
         }
         each_in_a_thread(running, |one| {
             drop(one);

@@ -69,6 +69,9 @@ pub struct Outcome {
     /// Where its CPU time went, if that was sampled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub profile: Vec<Part>,
+    /// How many system calls a reply took it, if they were counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_calls_per_reply: Option<f64>,
     /// Why the figures don't count: what the generator says against them, and looks that missed the window.
     /// Empty if they do. Such a trial is repeated.
     pub invalid: Vec<String>,

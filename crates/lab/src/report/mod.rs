@@ -6,6 +6,7 @@
 //! (`load_curves`), as `rows`, of response `times`; what a search for settings came to has a `heat_map`,
 //! what an application did is `work`; the files by which servers were configured are `configurations`. A
 //! `figure` is a drawing (`svg`) with the same as a table; what trials say about a quantity is a `sample`.
+//! [`markdown`] has tables for documents.
 
 mod configurations;
 mod figure;
@@ -13,6 +14,7 @@ mod files;
 mod group;
 mod heat_map;
 mod load_curves;
+pub mod markdown;
 mod page;
 pub mod results;
 mod rows;

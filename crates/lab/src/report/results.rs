@@ -49,6 +49,8 @@ pub struct Results {
     pub findings: Vec<Held>,
     /// Where CPU time went, of those that were sampled.
     pub profiles: Vec<Profile>,
+    /// How many system calls replies took, of those whose calls were counted.
+    pub system_calls: Vec<SystemCalls>,
     /// How many trials are not measured yet.
     pub missing: usize,
 }
@@ -60,6 +62,15 @@ pub struct LeftOut {
     pub server: String,
     pub point: String,
     pub why: String,
+}
+
+/// System calls of a server at a point.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "named for what they are")]
+pub struct SystemCalls {
+    pub point: String,
+    pub server: String,
+    pub per_reply: f64,
 }
 
 /// One try of a trial.
@@ -117,12 +128,16 @@ impl Results {
         let (calibrating, found) = (calibration.found(journal)?, measuring.found(journal)?);
         let judged = stages.judging(&found, journal)?.found(journal)?;
         let mut left_out = Vec::new();
-        let (mut unsettled, mut profiles) = (Vec::new(), Vec::new());
+        let (mut unsettled, mut profiles, mut system_calls) = (Vec::new(), Vec::new(), Vec::new());
         for point in &experiment.points {
             for server in &point.servers {
                 if let Some(why) = Stages::left_out(journal, server, &point.setting)? {
                     let (server, point) = (server.name.clone(), point.name.clone());
                     left_out.push(LeftOut { server, point, why });
+                }
+                if let Some(per_reply) = journal.get(&Stages::counting_key(server, point))? {
+                    let (point, server) = (point.name.clone(), server.name.clone());
+                    system_calls.push(SystemCalls { point, server, per_reply });
                 }
                 if let Some(groups) = journal.get(&Stages::profile_key(server, point))? {
                     profiles.push(Profile { point: point.name.clone(), server: server.name.clone(), groups });
@@ -164,6 +179,7 @@ impl Results {
             unsteady,
             findings,
             profiles,
+            system_calls,
             missing,
         })
     }

@@ -41,6 +41,7 @@ fn results(of: impl Fn(usize) -> Vec<Series>) -> Results {
         judged: Vec::new(),
         unsteady: Vec::new(),
         findings: Vec::new(),
+        system_calls: Vec::new(),
         profiles: Vec::new(),
         missing: 0,
         experiment,

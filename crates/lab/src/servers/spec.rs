@@ -54,10 +54,17 @@ const KNOWN: [(&str, Kind); 7] = [
     ("ceiling", Kind::Ceiling),
 ];
 
+impl Kind {
+    /// As it is typed; `None` of a command.
+    pub fn name(self) -> Option<&'static str> {
+        KNOWN.iter().find(|(_, kind)| *kind == self).map(|(name, _)| *name)
+    }
+}
+
 const ALLOWED: &str = "allowed: a server that the lab knows (sluice, nginx, lighttpd, apache, apache-worker, \
     haproxy, ceiling), one with settings ('sluice: --architecture=amped'), with a name of its own ('four = \
-    sluice: --workers=4'), another build ('old = sluice@path/to/sluice'), or any command ('mine = ./server --port \
-    {port} {root}')";
+    sluice: --workers=4'), another build ('old = sluice@path/to/sluice'), or any command ('mine = ./server \
+    --port {port} {root}')";
 
 impl FromStr for Spec {
     type Err = String;
@@ -123,7 +130,7 @@ impl<'de> Deserialize<'de> for Spec {
 /// What it is and its settings, without its name.
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = KNOWN.iter().find(|(_, kind)| *kind == self.kind).map(|(name, _)| *name);
+        let known = self.kind.name();
         f.write_str(known.unwrap_or_default())?;
         if let Some(program) = &self.program {
             write!(f, "@{}", program.display())?;

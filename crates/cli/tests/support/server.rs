@@ -21,6 +21,7 @@ use super::{PATIENCE, conveyed, eventually, site, sleep_ms};
 
 /// A server to be started.
 pub struct Setup {
+    program: PathBuf,
     directory: TempDir,
     arguments: Vec<String>,
     config: String,
@@ -56,6 +57,7 @@ impl Setup {
         let directory = tempfile::Builder::new().prefix("sluice-").tempdir().expect("a directory");
         site::make(directory.path());
         let mut setup = Self {
+            program: variant.program(),
             directory,
             arguments: Vec::new(),
             config: String::new(),
@@ -112,11 +114,11 @@ impl Setup {
         let text = config_text(directory, &self.config) + self.last_tables;
         fs::write(&config, text).expect("a file");
         let mut command = match self.descriptor_limit {
-            None => Command::new(env!("CARGO_BIN_EXE_sluice")),
+            None => Command::new(&self.program),
             Some(limit) => {
                 let mut shell = Command::new("/bin/sh");
                 shell.args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\"")]);
-                shell.arg(env!("CARGO_BIN_EXE_sluice"));
+                shell.arg(&self.program);
                 shell
             }
         };

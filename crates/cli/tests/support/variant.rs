@@ -4,6 +4,7 @@
 //! A new architecture is one more line in [`VARIANTS`]. What it can break runs for it, too; what it can't,
 //! only with `SLUICE_VARIANTS=all` ([`On`]).
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
@@ -20,6 +21,15 @@ pub struct Variant {
 }
 
 impl Variant {
+    /// The program that serves: `sluice`, or this one with a channel of its own.
+    pub fn program(&self) -> PathBuf {
+        if self.options[0].starts_with("--channel=") {
+            std::env::current_exe().expect("a path")
+        } else {
+            env!("CARGO_BIN_EXE_sluice").into()
+        }
+    }
+
     /// Copies have limits and listeners of their own, and the kernel chooses among them.
     pub fn has_copies(&self) -> bool {
         self.options.iter().any(|option| option.starts_with("--copies="))
@@ -209,13 +219,13 @@ pub fn run_for(variants: &[Variant], topics: &[Topic]) -> ExitCode {
     conclude(trials(variants, topics, "stream"))
 }
 
-fn conclude(trials: Vec<Trial>) -> ExitCode {
+pub fn conclude(trials: Vec<Trial>) -> ExitCode {
     raise_descriptor_limit();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
 /// Tests whose applications speak that transport.
-fn trials(variants: &[Variant], topics: &[Topic], transport: &'static str) -> Vec<Trial> {
+pub fn trials(variants: &[Variant], topics: &[Topic], transport: &'static str) -> Vec<Trial> {
     let mut trials = Vec::new();
     let suffix =
         if transport == "stream" { String::new() } else { format!("_{}", transport.replace('-', "_")) };

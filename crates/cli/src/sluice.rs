@@ -41,8 +41,8 @@ struct Sluice {
 enum Command {
     /// Serve the files of a directory
     #[command(
-        after_help = "Sizes take KB, MB, KiB, MiB; times take ms, s, min. Every option is a key of the TOML \
-        file as well, its words joined by _; the file knows more, among them limits, timeouts and \
+        after_help = "Sizes take KB, MB, KiB, MiB; times take ms, s, min, h, d. Every option is a key of the \
+        TOML file as well, its words joined by _; the file knows more, among them limits, timeouts and \
         headers.\n\n\
         Signals: TERM, INT and QUIT drain, a second one stops at once; HUP reloads; USR1 reopens logs; USR2 \
         upgrades to the program that its file holds by then.\n\

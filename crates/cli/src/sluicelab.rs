@@ -16,7 +16,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 #[derive(Parser)]
 #[command(name = "sluicelab", version, max_term_width = 110)]
 #[command(after_help = "Try `sluicelab doctor` first: it tells what this machine can measure.\n\
-    Sizes take KB, MB, KiB, MiB; times take ms, s, min.\n\
+    Sizes take KB, MB, KiB, MiB; times take us, ms, s, min, h, d, and only 0 may be bare.\n\
     Exit codes: 0 clean, 1 failure while running (or a check that failed, a run without an answer), 2 bad \
     usage or input, \
     3 a run whose figures are not valid, 4 a run that does not keep to its thresholds.")]

@@ -43,6 +43,7 @@ const CRATES: &[Crate] = &[
         unsafe_code: false,
         banned: SANS_IO,
     },
+    Crate { name: "units", ours: &[], foreign: Foreign::Only(&[]), unsafe_code: false, banned: SANS_IO },
     Crate {
         name: "sys",
         ours: &[],
@@ -81,21 +82,21 @@ const CRATES: &[Crate] = &[
     },
     Crate {
         name: "load",
-        ours: &["http1", "sys", "machine", "results", "workload"],
+        ours: &["http1", "units", "sys", "machine", "results", "workload"],
         foreign: Foreign::AllBut(&["anyhow", "libc", "nix", "rustix"]),
         unsafe_code: false,
         banned: &[],
     },
     Crate {
         name: "server",
-        ours: &["http1", "fastcgi", "sys", "machine", "results"],
+        ours: &["http1", "fastcgi", "units", "sys", "machine", "results"],
         foreign: Foreign::AllBut(&["anyhow", "libc", "nix", "rustix"]),
         unsafe_code: false,
         banned: &[],
     },
     Crate {
         name: "lab",
-        ours: &["sys", "machine", "results"],
+        ours: &["units", "sys", "machine", "results"],
         foreign: Foreign::AllBut(&["libc", "nix"]),
         unsafe_code: false,
         banned: &[],
@@ -103,7 +104,7 @@ const CRATES: &[Crate] = &[
     Crate {
         name: "sluicegate",
         // Its tests have programs load libfcgi.
-        ours: &["sys", "libfcgi", "machine", "results", "workload", "load", "server", "lab"],
+        ours: &["units", "sys", "libfcgi", "machine", "results", "workload", "load", "server", "lab"],
         foreign: Foreign::Only(&[
             "anyhow",
             "clap",

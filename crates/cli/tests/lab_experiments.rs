@@ -385,12 +385,13 @@ fn mistakes_are_told_with_their_place_before_anything_runs() {
     let bench = Bench::new();
     let path = bench.path("experiment.toml");
     let good = fs::read_to_string(bench.experiment(&["nginx".to_owned()], 1, "")).expect("it was written");
-    let many: [(&str, &str, &[&str]); 6] = [
+    let many: [(&str, &str, &[&str]); 7] = [
         ("'nginx'", "'ngnix'", &["line 8", "is it nginx?"]),
         ("rounds = 1", "rounds = 0", &["rounds: 0 is not allowed; allowed: 1 to 1000"]),
         ("'4 sessions'", "'4 people'", &["4 people", "allowed: loads such as '64 sessions'"]),
         ("slices = 2", "slice = 2", &["unknown field `slice`"]),
-        ("warm_up = '100ms'", "warm_up = 'soon'", &["\"soon\"", "allowed: times such as 500ms"]),
+        ("warm_up = '100ms'", "warm_up = 'soon'", &["\"soon\": not a time; allowed: a number and a unit"]),
+        ("warm_up = '100ms'", "warm_up = '20'", &["\"20\": a time needs a unit; allowed: us, ms, s"]),
         ("\nload", "\nshare = 90\nload", &["share: 90 is not allowed; allowed: 3 to 50"]),
     ];
     for (right, wrong, expected) in many {

@@ -13,7 +13,7 @@
 //! - [`run`]: an experiment from its file to its directory of results;
 //! - [`tuning`]: experiments after each other, each of what was best in the one before.
 //!
-//! All rooms use [`statistics`], [`units`], [`progress`] and [`table`].
+//! All rooms use [`statistics`], [`progress`] and [`table`].
 
 pub mod description;
 pub mod judging;
@@ -30,4 +30,3 @@ pub mod table;
 mod tests;
 pub mod tuning;
 mod unique;
-pub mod units;

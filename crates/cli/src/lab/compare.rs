@@ -11,7 +11,6 @@ use lab::description::load::Load;
 use lab::description::workload::Workload;
 use lab::servers::spec::Spec;
 use lab::statistics::fewest_rounds;
-use lab::units;
 
 use super::{means, run};
 
@@ -43,13 +42,13 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// For how long each server is measured in each round
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::time)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::parse_time)]
     measured: Duration,
     /// What is called a difference is larger than this, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0)]
     margin: f64,
     /// For how long each server is watched once, for how it changes with time; 0: not at all
-    #[arg(long, value_name = "TIME", default_value = "25s", value_parser = units::time)]
+    #[arg(long, value_name = "TIME", default_value = "25s", value_parser = units::parse_time)]
     settling: Duration,
     /// What the order and the arrivals are drawn from
     #[arg(long, value_name = "N", default_value_t = 1)]

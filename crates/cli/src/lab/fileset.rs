@@ -14,7 +14,7 @@ use workload::support;
 use workload::writer::{self, WriteError};
 
 use super::progress::Bar;
-use super::{BadInput, tell, units};
+use super::{BadInput, tell};
 use crate::console::print;
 
 /// What is to be written.
@@ -36,7 +36,7 @@ pub(crate) struct Options {
     directories: Option<u32>,
 
     /// As many directories as fit into so much, such as 500MB
-    #[arg(long, value_name = "SIZE", value_parser = units::size, conflicts_with = "preset")]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, conflicts_with = "preset")]
     total: Option<u64>,
 
     /// A set of the papers, by the name below
@@ -44,7 +44,7 @@ pub(crate) struct Options {
     preset: Option<String>,
 
     /// Of fixed: one file of that size, such as 10KiB [default: eight sizes]
-    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     bytes: Option<u64>,
 
     /// What the bytes of the files are made from

@@ -27,7 +27,7 @@ use workload::session::SessionLog;
 use self::classes::ClassOption;
 use self::requests::AskedFor;
 use super::progress::Watcher;
-use super::units::{self, Several, Target};
+use super::values::{self, Several, Target};
 use super::{BadInput, output, tell};
 use crate::console::{Unprinted, print};
 
@@ -54,18 +54,18 @@ use crate::console::{Unprinted, print};
 pub(crate) struct Options {
     /// Where to: <http://127.0.0.1:8080/index.html>, or <unix:/path/of/socket:/index.html>; several take
     /// turns. With --sessions or --urls the path is not used
-    #[arg(long, value_name = "URL", required = true, value_parser = units::target)]
+    #[arg(long, value_name = "URL", required = true, value_parser = values::target)]
     target: Vec<Target>,
 
     #[command(flatten)]
     requests: AskedFor,
 
     /// Arrivals in requests per second: 250, or steps such as 0-500:30s,500:1min,100
-    #[arg(long, value_name = "R", value_parser = units::rate, help_heading = "How load comes")]
+    #[arg(long, value_name = "R", value_parser = values::rate, help_heading = "How load comes")]
     rate: Option<Rate>,
 
     /// Arrivals in sessions per second, written like --rate
-    #[arg(long, value_name = "R", value_parser = units::rate, help_heading = "How load comes")]
+    #[arg(long, value_name = "R", value_parser = values::rate, help_heading = "How load comes")]
     session_rate: Option<Rate>,
 
     /// A closed loop of so many connections, 1 to 1000000. With --rate: so many are kept, and requests that
@@ -99,21 +99,21 @@ pub(crate) struct Options {
     /// When measuring ends
     /// [default: after 10s; with --session-count, or at the session file's times, with the last session]. The
     /// load goes on until the last request of that time is answered, or given up
-    #[arg(long, value_name = "TIME", value_parser = units::time, help_heading = "How load comes")]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_time, help_heading = "How load comes")]
     duration: Option<Duration>,
 
     /// Leave the first part of the run out of the measures
-    #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "0s",
+    #[arg(long, value_name = "TIME", value_parser = units::parse_time, default_value = "0s",
           help_heading = "How load comes")]
     warm_up: Duration,
 
     /// How long a client waits for a connection, and then for each whole reply
-    #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "10s",
+    #[arg(long, value_name = "TIME", value_parser = units::parse_time, default_value = "10s",
           help_heading = "Clients")]
     timeout: Duration,
 
     /// How long a client waits for a connection [default: as --timeout]
-    #[arg(long, value_name = "TIME", value_parser = units::time, help_heading = "Clients")]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_time, help_heading = "Clients")]
     connect_timeout: Option<Duration>,
 
     /// What a client does after a timeout: give up its session, or ask again on another connection, whatever
@@ -122,18 +122,18 @@ pub(crate) struct Options {
     on_timeout: OnTimeout,
 
     /// The pause after a burst whose session file does not say
-    #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "0s",
+    #[arg(long, value_name = "TIME", value_parser = units::parse_time, default_value = "0s",
           help_heading = "Clients")]
     think: Duration,
 
     /// Connect from these local addresses in turn, such as 127.0.0.2-127.0.0.9; may be repeated. Name several
     /// for more than some 14000 connections at a time: once half of an address's ports are taken, the kernel
     /// is slow to find another
-    #[arg(long, value_name = "ADDRESSES", value_parser = units::sources, help_heading = "Clients")]
+    #[arg(long, value_name = "ADDRESSES", value_parser = values::sources, help_heading = "Clients")]
     source: Vec<Several<IpAddr>>,
 
     /// CPUs to run on, one thread for each, such as 1 or 2-3 [default: the last that is allowed]
-    #[arg(long, value_name = "LIST", value_parser = units::cpus, help_heading = "Clients")]
+    #[arg(long, value_name = "LIST", value_parser = values::cpus, help_heading = "Clients")]
     cpus: Option<Several<usize>>,
 
     /// Run before all others of these CPUs, to be punctual on kernels that are slow to switch; not on the
@@ -148,7 +148,7 @@ pub(crate) struct Options {
         long,
         value_name = "PERCENT",
         default_value_t = MAY_WAIT * 100.0,
-        value_parser = units::percent,
+        value_parser = values::percent,
         help_heading = "Clients"
     )]
     may_wait: f64,

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use lab::measuring::means::Means;
-use lab::units;
 
 use super::BadInput;
 
@@ -39,7 +38,7 @@ struct Cpus(Vec<usize>);
 
 impl Cpus {
     fn read(text: &str) -> Result<Self, String> {
-        units::cpus(text).map(Self)
+        units::parse_cpus(text).map(Self)
     }
 }
 

@@ -10,7 +10,7 @@ mod progress;
 pub(crate) mod run;
 pub(crate) mod sessions;
 pub(crate) mod tune;
-mod units;
+mod values;
 
 use std::io::{self, Write as _};
 use std::path::Path;

@@ -15,7 +15,7 @@ use workload::offtimes::OffTimes;
 use workload::session::SessionLog;
 use workload::{dynamic, replay, simple, specweb99, support, wsesslog};
 
-use super::{BadInput, output, tell, units};
+use super::{BadInput, output, tell};
 use crate::console::print;
 
 /// What sessions are like.
@@ -82,7 +82,7 @@ pub(crate) struct Specweb99 {
 #[derive(Args)]
 pub(crate) struct Replies {
     /// The size of all replies: one of the file set, 32KiB to 4MiB
-    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     bytes: u64,
 
     /// How many requests a session has, one after the other on a connection
@@ -130,7 +130,7 @@ pub(crate) struct Support {
     replaced: f64,
 
     /// How long people think between pages, on average; 0s: not at all, which makes short runs steady
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::time)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::parse_time)]
     think: Duration,
 }
 
@@ -162,7 +162,7 @@ pub(crate) struct Fixed {
     simple: Simple,
 
     /// Only sessions for the file of that size, one of the file set [default: one for each]
-    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     bytes: Option<u64>,
 }
 
@@ -173,7 +173,7 @@ pub(crate) struct Replay {
     log: PathBuf,
 
     /// After such a pause a client's next request begins another session
-    #[arg(long, value_name = "TIME", default_value = "30min", value_parser = units::time)]
+    #[arg(long, value_name = "TIME", default_value = "30min", value_parser = units::parse_time)]
     gap: Duration,
 
     /// Play it so many times as fast, 0.01 to 1000: the times at which sessions arrive, and all within

@@ -15,7 +15,6 @@ use lab::progress::Progress;
 use lab::record::tuned::Dimension;
 use lab::servers::spec::Spec;
 use lab::tuning::tune::{self, Search};
-use lab::units;
 use toml::Table;
 
 use super::{BadInput, means, run};
@@ -50,7 +49,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "EXPERIMENT.toml", conflicts_with_all = ["workload", "load", "by"])]
     like: Option<PathBuf>,
     /// How long it may take, about
-    #[arg(long, value_name = "TIME", default_value = "20min", value_parser = units::time)]
+    #[arg(long, value_name = "TIME", default_value = "20min", value_parser = units::parse_time)]
     budget: Duration,
     /// Measure all combinations
     #[arg(long, conflicts_with = "budget")]

@@ -24,7 +24,6 @@ use crate::servers::spec::{Kind, Spec};
 use crate::servers::{self, Application};
 use crate::statistics::fewest_rounds;
 use crate::unique::unique;
-use crate::units;
 
 /// What is to be done, checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -217,18 +216,18 @@ fn from_text<'de, D: Deserializer<'de>, T>(
     read: impl FnOnce(&str) -> Result<T, String>,
 ) -> Result<T, D::Error> {
     let text = String::deserialize(deserializer)?;
-    read(&text).map_err(|allowed| D::Error::custom(format!("{text:?} is not understood; {allowed}")))
+    read(&text).map_err(|error| D::Error::custom(format!("{text:?}: {error}")))
 }
 
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        from_text(deserializer, units::time).map(Self)
+        from_text(deserializer, units::parse_time).map(Self)
     }
 }
 
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        from_text(deserializer, |text| units::size(text.trim_end_matches("/s"))).map(Self)
+        from_text(deserializer, |text| units::parse_size(text.trim_end_matches("/s"))).map(Self)
     }
 }
 

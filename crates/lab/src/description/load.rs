@@ -7,7 +7,6 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::description::quantity::{COST, Quantity, REPLIES};
-use crate::units;
 
 /// How much load there is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,14 +83,14 @@ impl Threshold {
     fn parse(text: &str) -> Option<Self> {
         let (name, time) = text.split_once('<')?;
         let of = Quantity::named(&format!("{}{MS}", name.trim())).ok()?;
-        let time = units::time(time.trim()).ok().filter(|time| !time.is_zero())?;
+        let time = units::parse_time(time.trim()).ok().filter(|time| !time.is_zero())?;
         Some(Self { of, time })
     }
 }
 
 impl fmt::Display for Threshold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} < {}ms", self.of.name.trim_end_matches(MS), self.time.as_secs_f64() * 1e3)
+        write!(f, "{} < {}ms", self.of.name.trim_end_matches(MS), self.time.as_micros() as f64 / 1e3)
     }
 }
 

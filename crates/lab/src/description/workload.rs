@@ -11,7 +11,6 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use crate::programs::child::output;
-use crate::units;
 
 /// A workload as it is typed: `one-packet`, `specweb99: directories=78 sessions=50000`, `one-packet:
 /// idle=4000`, `support-modified: replaced=0.4`, `mine: root=./public sessions=./log`.
@@ -53,9 +52,9 @@ struct Kind {
 type Allowed = fn(&str) -> bool;
 
 const PART: Allowed = |value| value.parse().is_ok_and(|part: f64| (0.0..=1.0).contains(&part));
-const SIZE: Allowed = |value| units::size(value).is_ok();
+const SIZE: Allowed = |value| units::parse_size(value).is_ok();
 const COUNT: Allowed = |value| value.parse().is_ok_and(|count: u32| count > 0);
-const TIME: Allowed = |value| units::time(value).is_ok();
+const TIME: Allowed = |value| units::parse_time(value).is_ok();
 const YES: Allowed = |value| value == "yes";
 
 const OF_REPLIES: &[(&str, Allowed)] = &[("bytes", SIZE), ("calls", COUNT), ("length", YES)];

@@ -116,18 +116,18 @@ impl FromStr for Threshold {
 impl Quantity {
     /// A limit, and in which unit it is.
     fn limit(self, text: &str) -> Option<(f64, Unit)> {
-        let end = text.find(|c: char| c.is_ascii_alphabetic() || c == '%').unwrap_or(text.len());
-        let (number, unit) = (text[..end].trim().parse::<f64>().ok()?, &text[end..]);
-        let (factor, most, unit) = match (self, unit) {
-            (Self::Mean | Self::Percentile(_), "us") => (1e-3, f64::MAX, Unit::Ms),
-            (Self::Mean | Self::Percentile(_), "ms") => (1.0, f64::MAX, Unit::Ms),
-            (Self::Mean | Self::Percentile(_), "s") => (1e3, f64::MAX, Unit::Ms),
-            (Self::Errors | Self::Timeouts | Self::Status(_) | Self::NoSuccess, "%") => {
+        if let Self::Mean | Self::Percentile(_) = self {
+            return units::parse_time(text).ok().map(|time| (time.as_micros() as f64 / 1e3, Unit::Ms));
+        }
+        let (number, is_percent) = text.strip_suffix('%').map_or((text, false), |number| (number, true));
+        let number: f64 = number.trim().parse().ok()?;
+        let (factor, most, unit) = match (self, is_percent) {
+            (Self::Errors | Self::Timeouts | Self::Status(_) | Self::NoSuccess, true) => {
                 (0.01, 1.0, Unit::Part { percent: true })
             }
-            (Self::Errors | Self::Timeouts, "") => (1.0, 1.0, Unit::Part { percent: false }),
-            (Self::Status(_) | Self::NoSuccess, "") => (1.0, f64::MAX, Unit::Count),
-            (Self::RepliesPerS, "") => (1.0, f64::MAX, Unit::PerS),
+            (Self::Errors | Self::Timeouts, false) => (1.0, 1.0, Unit::Part { percent: false }),
+            (Self::Status(_) | Self::NoSuccess, false) => (1.0, f64::MAX, Unit::Count),
+            (Self::RepliesPerS, false) => (1.0, f64::MAX, Unit::PerS),
             _ => return None,
         };
         Some((number * factor, unit)).filter(|(limit, _)| (0.0..=most).contains(limit))
@@ -244,6 +244,8 @@ mod tests {
         assert_eq!(judge("max > 1.9ms"), (false, false));
         assert_eq!(judge("mean >= 0.0019s"), (false, false));
         assert_eq!(judge("p50 < 2500us"), (false, false));
+        assert_eq!(judge("p50 > 1min"), (false, true));
+        assert_eq!(judge("p50 > 0"), (false, false));
         facts.warm_up_s = 20.0;
         assert_eq!(judged("p50 < 2500us", &measures, &facts).found, None);
         assert!(!judged("p50 < 2500us", &measures, &facts).holds, "nothing shows that it is kept");

@@ -5,7 +5,6 @@ use std::fs;
 use std::path::Path;
 
 use super::AffinityError;
-use crate::config::parse_cpus;
 
 /// CPUs in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,7 +31,7 @@ impl CpuSet {
         {
             return Err(format!("\"{text}\" looks like a mask; CPUs are listed, such as 0-3,8"));
         }
-        parse_cpus(text).map(Self)
+        units::parse_cpus(text).map(Self)
     }
 
     /// Reads a mask.
@@ -82,7 +81,7 @@ impl CpuSet {
     /// Says which are not online.
     pub(super) fn check_online(&self, online: &Self) -> Result<(), String> {
         let Some(cpu) = self.0.iter().find(|cpu| !online.0.contains(cpu)) else { return Ok(()) };
-        Err(format!("CPU {cpu} is not online; allowed: {}", crate::config::print_cpus(&online.0)))
+        Err(format!("CPU {cpu} is not online; allowed: {}", units::print_cpus(&online.0)))
     }
 }
 

@@ -11,7 +11,6 @@ use super::settings::{
     Stages, Transport, Wake,
 };
 use super::typed::{Entry, Item, Table, Value, nth, of_key, of_site};
-use super::units;
 use super::values::addresses;
 
 /// Most workers of all copies together.
@@ -125,7 +124,7 @@ fn check_pools(checks: &mut Checks<'_>, settings: &Settings) {
     }
     let shares = settings.pools.iter().filter(|pool| pool.transport == Transport::SharedMemory);
     for pool in shares.filter(|pool| pool.area > settings.gateway_memory) {
-        let (area, name) = (units::size(pool.area), &pool.name);
+        let (area, name) = (units::print_size(pool.area), &pool.name);
         let why = format!("contradiction: no reply of the pool {name:?} could come by shared-memory");
         checks.problem("gateway.memory", format!("{why}; allowed: at least its area, {area}"));
     }
@@ -202,7 +201,7 @@ fn check_cpus(checks: &mut Checks<'_>, key: &str, cpus: &[usize]) {
     if let Ok(allowed) = sys::process::allowed_cpus()
         && let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu))
     {
-        let allowed = units::cpus(&allowed);
+        let allowed = units::print_cpus(&allowed);
         checks.problem(key, format!("CPU {cpu} is not available; allowed here: {allowed}"));
     }
 }

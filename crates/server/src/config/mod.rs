@@ -36,7 +36,6 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod typed;
-mod units;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -59,7 +58,6 @@ pub use settings::{
 };
 pub use target::{Part, Target, literal_prefix};
 pub use typed::CommandLine;
-pub(crate) use units::{cpus as print_cpus, parse_cpus};
 
 /// Where settings come from. It can be loaded again, and then sees the file as it is by then.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -480,7 +480,9 @@ const WRONG: &[(&str, &str)] = &[
     ("small_file = '17 MiB'", "small_file = '17 MiB': allowed: a size from 0 to 16 MiB"),
     ("small_file = 1.5", "small_file = 1.5: allowed: a size"),
     ("drain_timeout = 20", "drain_timeout = 20: allowed: a time from 0 ms to 1 d"),
-    ("drain_timeout = '20'", "a time needs a unit; allowed: ms, s, min, h, d"),
+    ("drain_timeout = '20'", "a time needs a unit; allowed: us, ms, s, min, h, d"),
+    ("drain_timeout = '1.5 ms'", "drain_timeout = '1.5 ms': allowed: whole milliseconds"),
+    ("[timeouts]\nidle = 0", "2:8: timeouts.idle = 0: allowed: a time from 10 ms to 1 d"),
     ("[timeouts]\nidle = '0 s'", "2:8: timeouts.idle = '0 s': allowed: a time from 10 ms to 1 d"),
     ("[limits]\nheader_count = 1001", "limits.header_count = 1001: allowed: a whole number from 1 to 1000"),
     (

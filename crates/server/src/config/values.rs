@@ -12,7 +12,6 @@ use super::names::Named;
 use super::network::{Network, TrustedProxy};
 use super::settings::{AcceptLimit, ErrorLog};
 use super::typed::{Item, Value};
-use super::units;
 use crate::plain::is_plain;
 
 /// A kind of values.
@@ -123,12 +122,12 @@ pub(super) fn up_to<T: TryFrom<NonZeroU32> + Display + 'static>(most: u32) -> Ki
 /// A size in bytes within bounds. Below a kibibyte a number is written, which is bytes.
 pub(super) fn size<T: TryFrom<u64> + Into<u64> + Copy>(range: RangeInclusive<u64>) -> Kind<T> {
     let write = |bytes: &T| {
-        let size = units::size((*bytes).into());
+        let size = units::print_size((*bytes).into());
         if size.contains(' ') { quoted(&size) } else { size }
     };
     Kind::new(write, move |item| {
         let allowed = || {
-            let (least, most) = (units::size(*range.start()), units::size(*range.end()));
+            let (least, most) = (units::print_size(*range.start()), units::print_size(*range.end()));
             format!("allowed: a size from {least} to {most}, such as 4096, \"16 KiB\", \"1 MB\"")
         };
         let bytes = match &item.value {
@@ -140,24 +139,27 @@ pub(super) fn size<T: TryFrom<u64> + Into<u64> + Copy>(range: RangeInclusive<u64
     })
 }
 
-/// A time within bounds.
+/// A time within bounds, of whole milliseconds: timers count those.
 pub(super) fn time(range: RangeInclusive<Duration>) -> Kind<Duration> {
     Kind::new(
-        |time| quoted(&units::time(*time)),
+        |time| quoted(&units::print_time(*time)),
         move |item| {
             let allowed = || {
-                let (least, most) = (units::time(*range.start()), units::time(*range.end()));
+                let (least, most) = (units::print_time(*range.start()), units::print_time(*range.end()));
                 let examples = [Duration::from_millis(500), Duration::from_secs(20), Duration::from_mins(5)];
                 let examples = examples.iter().filter(|time| range.contains(time));
-                let examples: Vec<_> = examples.map(|time| quoted(&units::time(*time))).collect();
+                let examples: Vec<_> = examples.map(|time| quoted(&units::print_time(*time))).collect();
                 format!("allowed: a time from {least} to {most}, such as {}", examples.join(", "))
             };
-            match &item.value {
-                Value::Text(text) => {
-                    Some(units::parse_time(text)?).filter(|t| range.contains(t)).ok_or_else(allowed)
-                }
-                _ => Err(allowed()),
+            let time = match &item.value {
+                Value::Integer(0) => Duration::ZERO,
+                Value::Text(text) => units::parse_time(text)?,
+                _ => return Err(allowed()),
+            };
+            if !time.subsec_micros().is_multiple_of(1_000) {
+                return Err("allowed: whole milliseconds".to_owned());
             }
+            Some(time).filter(|time| range.contains(time)).ok_or_else(allowed)
         },
     )
 }
@@ -165,7 +167,7 @@ pub(super) fn time(range: RangeInclusive<Duration>) -> Kind<Duration> {
 /// A list of CPUs.
 pub(super) fn cpus() -> Kind<Vec<usize>> {
     Kind::new(
-        |cpus: &Vec<usize>| quoted(&units::cpus(cpus)),
+        |cpus: &Vec<usize>| quoted(&units::print_cpus(cpus)),
         |item| match &item.value {
             Value::Integer(cpu) => units::parse_cpus(&cpu.to_string()),
             Value::Text(text) => units::parse_cpus(text),

@@ -11,7 +11,7 @@ use workload::session::SessionLog;
 
 use super::{ArrivalsName, OnTimeout, Options};
 use crate::lab::BadInput;
-use crate::lab::units::{self, Several};
+use crate::lab::values::{self, Several};
 
 /// A class as an option says it. What it leaves out is as with all clients.
 #[derive(Clone, Debug)]
@@ -158,11 +158,11 @@ pub(super) fn class(text: &str) -> Result<ClassOption, String> {
     for word in values.split_ascii_whitespace() {
         let (key, value) = word.split_once('=').ok_or_else(|| format!("{word:?} is no value; {allowed}"))?;
         let patience = || {
-            let time = units::time(value).map_err(|allowed| format!("{word}: {allowed}"))?;
+            let time = units::parse_time(value).map_err(|error| format!("{word}: {error}"))?;
             if time.is_zero() { Err(format!("{word}: allowed: from 1ms")) } else { Ok(Some(time)) }
         };
         match key {
-            "rate" => rate = Some(units::rate(value).map_err(|allowed| format!("{word}: {allowed}"))?),
+            "rate" => rate = Some(values::rate(value).map_err(|allowed| format!("{word}: {allowed}"))?),
             "timeout" => timeout = patience()?,
             "connect-timeout" => connect_timeout = patience()?,
             "retries" => {
@@ -170,7 +170,7 @@ pub(super) fn class(text: &str) -> Result<ClassOption, String> {
                 retries = Some(number);
             }
             "source" => {
-                let Several(more) = units::sources(value).map_err(|allowed| format!("{word}: {allowed}"))?;
+                let Several(more) = values::sources(value).map_err(|allowed| format!("{word}: {allowed}"))?;
                 sources.extend(more);
             }
             _ => return Err(format!("{key} is not known; {allowed}")),
@@ -224,7 +224,8 @@ mod tests {
             ("rate=5:", "it has no name; allowed"),
             ("a: timeout=5s", "a has no rate; allowed"),
             ("a: rate=0", "rate=0: a rate must be a number above 0"),
-            ("a: rate=5 timeout=soon", "timeout=soon: allowed: times such as"),
+            ("a: rate=5 timeout=soon", "timeout=soon: not a time; allowed: a number and a unit"),
+            ("a: rate=5 timeout=20", "timeout=20: a time needs a unit; allowed: us, ms, s"),
             ("a: rate=5 timeout=0", "timeout=0: allowed: from 1ms"),
             ("a: rate=5 retries=-1", "retries=-1: allowed: a number from 0"),
             ("a: rate=5 source=x", "source=x: allowed: an address"),

@@ -12,7 +12,7 @@ use workload::urls::Urls;
 use workload::wsesslog;
 
 use crate::lab::BadInput;
-use crate::lab::units::{self, Target};
+use crate::lab::values::{self, Target};
 
 #[derive(Args)]
 #[command(next_help_heading = "Requests")]
@@ -47,7 +47,7 @@ pub(super) struct AskedFor {
 
     /// What the Host line says [default: host and port of the first target; localhost for a
     /// Unix socket]
-    #[arg(long, value_name = "HOST", value_parser = units::host)]
+    #[arg(long, value_name = "HOST", value_parser = values::host)]
     pub(super) host: Option<String>,
 
     /// Requests on each connection without --sessions [default: 1 at a rate, 1000 in a closed loop]

@@ -18,7 +18,7 @@ use support::site::{HELLO, LARGE, pattern};
 use support::variant::{Test, Variant, tests};
 
 const TESTS: &[Test] = tests![
-    Each: standard_output, cut_replies, logs_of_sites;
+    Drivers: standard_output, cut_replies, logs_of_sites;
     Three:
         combined_lines,
         json_lines,

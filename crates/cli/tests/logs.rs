@@ -22,19 +22,20 @@ use support::variant::{Test, Variant, tests};
 use support::{eventually, namespace, sleep_ms};
 
 const TESTS: &[Test] = tests![
-    a_full_disk,
-    lines_lost_on_a_full_disk,
-    standard_error_on_a_full_disk,
-    a_pipe_that_nobody_reads,
-    a_log_that_is_a_pipe_without_a_reader,
-    a_log_whose_directory_is_gone,
-    logs_in_a_directory_of_roots,
-    the_end_on_a_full_disk,
-    a_terminal,
-    a_terminal_that_is_stopped,
-    a_terminal_that_is_closed,
-    a_terminal_in_whose_background_it_is,
-    no_terminal,
+    Each:
+        a_full_disk,
+        lines_lost_on_a_full_disk,
+        standard_error_on_a_full_disk,
+        a_pipe_that_nobody_reads,
+        a_log_that_is_a_pipe_without_a_reader,
+        a_log_whose_directory_is_gone,
+        logs_in_a_directory_of_roots,
+        the_end_on_a_full_disk,
+        a_terminal,
+        a_terminal_that_is_stopped,
+        a_terminal_that_is_closed,
+        a_terminal_in_whose_background_it_is,
+        no_terminal;
 ];
 
 /// Every way in which processes share descriptors and have threads.

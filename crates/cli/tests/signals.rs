@@ -27,21 +27,22 @@ const TESTS: &[Test] = tests![
         idle_server_ends_at_once,
         drain_under_load,
         drain_empties_the_accept_queue,
-        drain_finishes_replies_and_refuses_connections,
-        drain_answers_pipelined_requests,
-        drain_finishes_requests_that_arrive,
-        drain_has_an_end,
         drain_of_a_crowd_has_an_end,
         drain_after_a_reload_has_an_end,
         drain_of_orphans_has_an_end,
         drain_after_an_upgrade_has_an_end,
-        second_signal_stops_at_once,
-        signals_to_workers_change_nothing,
         a_successor_can_start_when_the_supervisor_was_killed,
         reload,
         reload_keeps_connections,
         reload_of_listeners,
         reload_of_the_bound_on_connections;
+    Drivers:
+        drain_finishes_replies_and_refuses_connections,
+        drain_answers_pipelined_requests,
+        drain_finishes_requests_that_arrive,
+        drain_has_an_end,
+        second_signal_stops_at_once,
+        signals_to_workers_change_nothing;
     Three:
         signals_again_do_not_put_off_the_end,
         a_listener_handed_over_serves_a_successor,

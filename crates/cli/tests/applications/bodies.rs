@@ -8,7 +8,7 @@ use crate::support::site::pattern;
 use crate::support::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
-    Each: bodies_are_brought, large_uploads_go_on;
+    Drivers: bodies_are_brought, large_uploads_go_on;
     Three: what_is_wrong_with_them_is_told_by_their_site;
 ];
 

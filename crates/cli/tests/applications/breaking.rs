@@ -10,7 +10,7 @@ use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
-    Each: an_application_that_is_silent, applications_that_break, replies_that_are_cut_off;
+    Drivers: an_application_that_is_silent, applications_that_break, replies_that_are_cut_off;
 ];
 
 /// Who knows the end of a reply by that of the connection alone hears that it is not whole.

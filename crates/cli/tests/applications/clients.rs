@@ -8,7 +8,8 @@ use crate::support::variant::{Test, Variant, tests};
 use crate::support::{self, eventually};
 
 pub(super) const TESTS: &[Test] = tests![
-    Each: one_request_after_the_other, a_client_that_leaves, a_slow_client, slow_clients_occupy_nobody;
+    Each: a_client_that_leaves;
+    Drivers: one_request_after_the_other, a_slow_client, slow_clients_occupy_nobody;
 ];
 
 /// Nobody waits for anything but the application: if a request were only noticed when its client is looked

@@ -18,14 +18,13 @@ use crate::support::variant::{Test, Variant, tests};
 use crate::support::{self, eventually, scripted, sleep_ms};
 
 pub(super) const TESTS: &[Test] = tests![
-    Each:
-        one_after_the_other,
+    Each: one_after_the_other, clients_that_leave;
+    Drivers:
         large_replies,
         an_application_that_dies,
         an_application_that_stalls,
         claims_that_are_not_true,
         sockets_that_are_changed,
-        clients_that_leave,
         slow_clients;
     Three:
         those_that_do_not_know_it,

@@ -19,7 +19,7 @@ use crate::support::variant::{Test, Variant, tests};
 use crate::support::{Random, sleep_ms};
 
 pub(super) const TESTS: &[Test] = tests![
-    Each: files_within_a_body, a_file_within_a_body_is_cut_short, a_large_file_keeps_no_application;
+    Drivers: files_within_a_body, a_file_within_a_body_is_cut_short, a_large_file_keeps_no_application;
     Three: files_that_are_named, what_a_body_may_not_name;
 ];
 

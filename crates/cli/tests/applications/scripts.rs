@@ -12,8 +12,12 @@ use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
-    Each: php, nothing_walks_around_a_route_that_refuses;
-    Three: encoded_slashes, names_that_applications_see, scripts_never_leave, scripts_that_are_refused,
+    Drivers: php, nothing_walks_around_a_route_that_refuses;
+    Three:
+        encoded_slashes,
+        names_that_applications_see,
+        scripts_never_leave,
+        scripts_that_are_refused,
         sites_with_scripts;
 ];
 

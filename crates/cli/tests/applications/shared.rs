@@ -12,7 +12,10 @@ use crate::support::variant::{Test, Variant, tests};
 use crate::support::{self, eventually, scripted, sleep_ms};
 
 pub(super) const TESTS: &[Test] = tests![
-    Each: one_after_the_other, slow_readers_and_memory_used_again, an_application_that_waits_for_memory;
+    Drivers:
+        one_after_the_other,
+        slow_readers_and_memory_used_again,
+        an_application_that_waits_for_memory;
     Three: heads_and_bodies_however_cut, what_cannot_be, a_slow_client_keeps_nobody, dies_in_its_reply;
     One: no_more_than_its_bound;
 ];

@@ -15,7 +15,7 @@ use crate::support::variant::{Test, Variant, tests};
 use crate::support::{eventually, sleep_ms};
 
 pub(crate) const TESTS: &[Test] = tests![
-    Each:
+    Drivers:
         replaced_while_sent,
         truncated_while_sent,
         overwritten_while_sent,

@@ -14,7 +14,7 @@ use crate::support::variant::{Test, Variant, tests};
 use crate::support::{PATIENCE, sleep_ms};
 
 pub(crate) const TESTS: &[Test] = tests![
-    Each: pieces_as_they_are_made, replies_cut_short, the_last_reply, stopping;
+    Drivers: pieces_as_they_are_made, replies_cut_short, the_last_reply, stopping;
     Three: ends, longer_than_promised, statuses_without_a_body, fields_about_the_connection, heads;
 ];
 

@@ -14,13 +14,12 @@ use crate::support::variant::{Test, Variant, tests};
 use crate::support::{PATIENCE, sleep_ms};
 
 pub(crate) const TESTS: &[Test] = tests![
-    Each:
+    Each: an_upload_that_stalls, half_closed_clients;
+    Drivers:
         pipelined_with_files,
         bodies_cut_anywhere,
         long_bodies_with_requests_behind_them,
-        a_client_that_waits_to_be_asked,
-        an_upload_that_stalls,
-        half_closed_clients;
+        a_client_that_waits_to_be_asked;
     Three: uploads_that_are_refused, old_clients_are_not_asked;
 ];
 

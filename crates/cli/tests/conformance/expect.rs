@@ -5,8 +5,8 @@ use crate::support::site::HELLO;
 use crate::support::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
+    Drivers: body_anyway;
     Three: final_status_at_once, without_a_body, members, unknown_expectation, old_clients;
-    Each: body_anyway;
 ];
 
 /// Nobody wants the body, so the client is told so instead of `100 (Continue)`. As it may or may not send the

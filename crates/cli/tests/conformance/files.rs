@@ -11,7 +11,8 @@ use crate::support::site::{HELLO, INDEX, SECRET, SMALL, pattern};
 use crate::support::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
-    Each: every_byte_at_every_size, sizes_without_memory, listing, more_files_than_the_table_holds;
+    Each: every_byte_at_every_size;
+    Drivers: sizes_without_memory, listing, more_files_than_the_table_holds;
     Three:
         index_files,
         other_index_files,

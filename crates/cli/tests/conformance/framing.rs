@@ -8,6 +8,7 @@ use crate::support::sleep_ms;
 use crate::support::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
+    Drivers: body_that_comes_slowly, bodies_cut_anywhere, body_cut_short;
     Three:
         body_by_length_is_passed_over,
         body_in_chunks_is_passed_over,
@@ -20,7 +21,6 @@ pub(crate) const TESTS: &[Test] = tests![
         chunked_bad_end,
         chunked_right,
         body_too_large;
-    Each: body_that_comes_slowly, bodies_cut_anywhere, body_cut_short;
 ];
 
 /// What an attacker would hide in a body. It must never be answered.

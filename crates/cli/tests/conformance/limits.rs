@@ -5,8 +5,8 @@ use crate::support::server::Server;
 use crate::support::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
+    Drivers: head_size, endless_head;
     Three: request_line, endless_request_line, field_count, limits_by_choice;
-    Each: head_size, endless_head;
 ];
 
 /// A GET of `/` whose request line, line end included, has that many bytes.

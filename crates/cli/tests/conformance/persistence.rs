@@ -8,18 +8,15 @@ use crate::support::{Random, sleep_ms};
 
 pub(crate) const TESTS: &[Test] = tests![
     Each:
-        http11_persists,
-        http11_close,
         replies_that_keep_the_connection,
         pipelining,
         pipelining_in_odd_pieces,
         pipelining_by_a_slow_reader,
-        nothing_after_close,
-        request_cap,
         half_closed_clients_are_answered,
         half_close_after_a_large_request,
         last_reply_is_not_destroyed,
         bytes_behind_the_last_request;
+    Drivers: http11_persists, http11_close, nothing_after_close, request_cap;
     Three: http10_closes, http10_keep_alive, connection_options;
 ];
 

@@ -7,6 +7,7 @@ use crate::support::sleep_ms;
 use crate::support::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
+    Drivers: byte_by_byte, cut_anywhere, early_end;
     Three:
         both_versions,
         other_versions,
@@ -15,7 +16,6 @@ pub(crate) const TESTS: &[Test] = tests![
         empty_lines_before_a_request,
         bare_line_ends,
         greeting_of_tls;
-    Each: byte_by_byte, cut_anywhere, early_end;
 ];
 
 fn both_versions(variant: &Variant) {

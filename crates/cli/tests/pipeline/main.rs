@@ -10,7 +10,9 @@ use support::eventually;
 use support::held::{Held, is_told_to_hold};
 use support::server::{Server, Setup};
 use support::site::HELLO;
-use support::variant::{Test, Topic, Variant, raise_descriptor_limit, run_for, tests};
+use support::variant::{
+    Test, Topic, Variant, all_are_wanted, conclude, raise_descriptor_limit, tests, trials,
+};
 
 mod controllers;
 #[path = "../conformance/dynamic_replies.rs"]
@@ -48,6 +50,10 @@ const VARIANTS: &[Variant] = &[
     },
 ];
 
+/// Those that the conformance cases run for. Between them there is every kind of stage, both ways to send, a
+/// queue that is full, and controllers that change who works.
+const FOR_CASES: [&str; 4] = ["narrow", "narrow_blocking", "narrow_limited", "narrow_four_steered"];
+
 const TESTS: &[Test] = tests![stages_are_told_of, a_crowd_is_served, a_crowd_waits_for_its_turn];
 
 const OF_THEIR_OWN: &[Test] = tests![
@@ -66,16 +72,18 @@ fn main() -> ExitCode {
     if is_told_to_hold() {
         return ExitCode::SUCCESS;
     }
-    let topics: &[Topic] = &[
+    let cases: &[Topic] = &[
         ("dynamic_replies", dynamic_replies::TESTS),
         ("dynamic_requests", dynamic_requests::TESTS),
         ("framing", framing::TESTS),
         ("persistence", persistence::TESTS),
-        ("stages", TESTS),
     ];
-    let others = vec![("controllers", controllers::TESTS), ("own", OF_THEIR_OWN)];
-    let topics = [each(topics), others].concat();
-    run_for(VARIANTS, &topics)
+    let others = [("stages", TESTS), ("controllers", controllers::TESTS), ("own", OF_THEIR_OWN)];
+    let is_used = |variant: &&Variant| all_are_wanted() || FOR_CASES.contains(&variant.name);
+    let variants: Vec<Variant> = VARIANTS.iter().filter(is_used).copied().collect();
+    let mut all = trials(&variants, &each(cases), "stream");
+    all.extend(trials(VARIANTS, &others, "stream"));
+    conclude(all)
 }
 
 /// Whatever a case is for elsewhere, here it is for each variant.

@@ -9,7 +9,9 @@ use crate::support::fpm::Fpm;
 use crate::support::server::{Server, Setup};
 use crate::support::variant::{Test, Variant, tests};
 
-pub(super) const TESTS: &[Test] = tests![litmus_passes, calendars];
+pub(super) const TESTS: &[Test] = tests![
+    Drivers: litmus_passes, calendars;
+];
 
 fn site(variant: &Variant) -> (Server, Fpm) {
     let setup = Setup::new(variant);

@@ -120,14 +120,22 @@ pub struct Test {
 /// environment every test runs for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
-    /// All. A driver can break it: how long something takes to send, who waits and until when, who is
-    /// accepted, how connections end.
+    /// All. How events are heard of or who accepts can break it: what is told once and what again, who is
+    /// accepted, who hears of a client that leaves.
     Each,
+    /// [`DRIVERS`]. Who moves the bytes and who waits can break it, but neither listeners nor how events are
+    /// heard of.
+    Drivers,
     /// [`THREE`]. The protocol, the files or the supervisor decide it, whoever moves the bytes.
     Three,
     /// The first. It is decided before there are workers, or where none is asked.
     One,
 }
+
+/// One for each way to drive a conversation: an event loop whose sends block, one that has its table and its
+/// descriptors in common with others, one that leaves the disk to helpers, a worker with one client at a time,
+/// and the stages of a pipeline.
+const DRIVERS: [&str; 5] = ["sped_blocking", "shared_symped_epoll", "amped_epoll", "threads", "pipeline"];
 
 /// One for each way in which a worker comes by the content, which is to look by itself in a table of its own,
 /// to have helpers look, and to share the table. They are also one client at a time, an event loop that puts
@@ -140,10 +148,17 @@ impl Test {
         let on = if all_are_wanted() { On::Each } else { self.on };
         match on {
             On::Each => variants.to_vec(),
-            On::Three => variants.iter().filter(|variant| THREE.contains(&variant.name)).copied().collect(),
+            On::Drivers => named(variants, &DRIVERS),
+            On::Three => named(variants, &THREE),
             On::One => variants[..1].to_vec(),
         }
     }
+}
+
+fn named(variants: &[Variant], names: &[&str]) -> Vec<Variant> {
+    let found: Vec<_> = variants.iter().filter(|variant| names.contains(&variant.name)).copied().collect();
+    assert_eq!(found.len(), names.len(), "a program of variants of its own has not all of {names:?}");
+    found
 }
 
 /// The functions named, as a list of [`Test`]s of the same names: `tests![Each: a, b; Three: c]`, or for each
@@ -171,7 +186,8 @@ pub fn run(topics: &[Topic]) -> ExitCode {
     if all_are_wanted() { run_for(&all(), topics) } else { run_for(VARIANTS, topics) }
 }
 
-fn all_are_wanted() -> bool {
+/// Whether everything is to run for all variants that there are.
+pub fn all_are_wanted() -> bool {
     std::env::var("SLUICE_VARIANTS").is_ok_and(|variants| variants == "all")
 }
 
@@ -183,6 +199,11 @@ fn all() -> Vec<Variant> {
         &["--architecture=shared-symped", "--workers=2"],
         &["--architecture=n-copy", "--copies=2"],
         &["--architecture=amped", "--workers=2"],
+    ];
+    const STAGED: [(&str, &[&str]); 3] = [
+        ("five", &["--architecture=pipeline", "--workers=2"]),
+        ("four", &["--architecture=pipeline", "--stages=four", "--writers=2"]),
+        ("copies", &["--architecture=pipeline", "--copies=2"]),
     ];
     let mut variants = Vec::new();
     for architecture in EVENT_DRIVEN {
@@ -197,19 +218,30 @@ fn all() -> Vec<Variant> {
             }
         }
     }
-    variants.extend(VARIANTS.iter().filter(|variant| variant.serves_one_at_a_time()));
+    // How workers are woken is beside all that.
+    let wakes = |variant: &&Variant| variant.options.iter().any(|option| option.starts_with("--wake="));
+    variants.extend(VARIANTS.iter().filter(|variant| variant.serves_one_at_a_time() || wakes(variant)));
+    for (stages, options) in STAGED {
+        for send in ["non-blocking", "blocking"] {
+            let name = format!("pipeline_{stages}_{send}").replace('-', "_");
+            let send: &'static str = format!("--send={send}").leak();
+            variants.push(Variant { name: name.leak(), options: [options, &[send]].concat().leak() });
+        }
+    }
     variants
 }
 
 /// Runs the tests of each topic as [`run`] does, and those of some of them with each transport of
-/// applications.
+/// applications. Which transport it is makes no difference to how events of a client are heard of: [`DRIVERS`]
+/// have them all.
 pub fn run_with_transports(topics: &[Topic], of_applications: &[&str]) -> ExitCode {
     let variants = if all_are_wanted() { all() } else { VARIANTS.to_vec() };
     let mut trials = trials(&variants, topics, "stream");
     let topics: Vec<Topic> =
         topics.iter().filter(|(topic, _)| of_applications.contains(topic)).copied().collect();
+    let drivers = if all_are_wanted() { variants } else { named(&variants, &DRIVERS) };
     for transport in ["pass-fd", "shared-memory"] {
-        trials.extend(self::trials(&variants, &topics, transport));
+        trials.extend(self::trials(&drivers, &topics, transport));
     }
     conclude(trials)
 }

@@ -94,13 +94,18 @@ impl Conversation {
         &self.peer
     }
 
-    /// It has a turn now.
+    /// Begins a turn. A channel calls this before it asks what the conversation [wants](Self::wants).
     #[inline]
     pub fn begins_turn(&mut self, service: &Service) {
-        self.active = service.clock.tick;
+        if self.is_announced {
+            // A client counts as active once its proxy has said who it is.
+            self.judges_announcer(service);
+        } else {
+            self.active = service.clock.tick;
+        }
     }
 
-    /// It has a turn now, to send what may have been planned in an earlier one.
+    /// Begins a turn that sends a reply. The reply may have been planned in an earlier turn.
     #[inline]
     pub fn begins_to_send(&mut self, service: &Service) {
         self.carried_over |= self.active != service.clock.tick;

@@ -225,12 +225,21 @@ impl Conversation {
         }
     }
 
-    /// Hears for whom a proxy connects, before anything else is made of the input. `false`: not yet, or
-    /// never.
+    /// Ends the connection where a PROXY header is to come from a peer that is not trusted to send one.
+    /// Nothing is received for that.
+    #[cold]
+    pub(super) fn judges_announcer(&mut self, service: &Service) {
+        if self.is_open() && !service.proxies.speaks_for_others(&self.peer) {
+            service.counters.proxy_headers_refused.add(1);
+            self.machine.send_failed();
+        }
+    }
+
+    /// Reads the PROXY header, before anything else is made of the input. `false`: it is not complete yet, or
+    /// the connection ends for want of a good one.
     #[cold]
     fn hears_announcement(&mut self, service: &mut Service, input: &mut Input<'_>) -> bool {
         let found = match header::parse(input.unused()) {
-            _ if !service.proxies.speaks_for_others(&self.peer) => None,
             Ok(None) if !self.eof && self.machine.wants_end() == End::Open => return false,
             Ok(found) => found,
             Err(header::Malformed) => None,
@@ -243,6 +252,7 @@ impl Conversation {
         };
         input.use_up(length);
         self.is_announced = false;
+        self.active = service.clock.tick;
         if let Some(announced) = announced {
             self.peer = PeerAddress::Inet(announced.client);
             self.announced = Some(Box::new(announced));

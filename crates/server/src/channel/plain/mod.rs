@@ -41,8 +41,9 @@ pub struct Client {
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about the socket, a byte each")]
 pub struct Plain {
-    conversation: Conversation,
+    /// Dropped before the conversation, which may have a connection to an application that was lent it.
     socket: OwnedFd,
+    conversation: Conversation,
     /// The socket may have input: set by an event, cleared by finding it empty.
     readable: bool,
     /// The socket may have room: cleared by finding it full.

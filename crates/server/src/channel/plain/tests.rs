@@ -11,11 +11,12 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use http1::Tick;
 use sys::socket::PeerAddress;
 
 use super::{Client, Plain};
 use crate::access_log::AccessLogs;
-use crate::config::Settings;
+use crate::config::{Settings, TrustedProxy};
 use crate::content::{Content, Resolvers};
 use crate::conversation::{Next, Turn};
 use crate::counters::Counters;
@@ -26,6 +27,7 @@ const LARGE: &str = "GET /large HTTP/1.1\r\nHost: x\r\n\r\n";
 const SMALL: &str = "GET /small HTTP/1.1\r\nHost: x\r\n\r\n";
 const WITH_BODY: &str = "GET /large HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n";
 const IN_CHUNKS: &str = "GET /large HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+const HEADER: &str = "PROXY TCP4 198.51.100.7 127.0.0.1 4660 80\r\n";
 /// What a client does who sends no more.
 const END: &str = "";
 
@@ -85,6 +87,41 @@ fn the_stage_that_sends_the_last_reply_ends_what_it_has_not_kept_waiting() {
     }
 }
 
+/// A slot is not kept for a peer whose PROXY header would not be believed anyhow.
+#[test]
+fn who_may_not_speak_for_others_is_closed_at_once_and_not_read_from() {
+    let site = tempfile::tempdir().unwrap();
+    for in_stages in [false, true] {
+        for header in ["", HEADER] {
+            let mut world = World::announced(site.path(), in_stages, Vec::new());
+            world.client.write_all(header.as_bytes()).unwrap();
+            assert!(matches!(world.turn(), Turn::Close), "in stages: {in_stages}, behind {header:?}");
+            let counters = world.service.counters;
+            assert_eq!((counters.proxy_headers_refused.get(), counters.bytes_received.get()), (1, 0));
+        }
+    }
+}
+
+/// Where others wait for its slot, a client that brings its PROXY header piece by piece does not keep it.
+#[test]
+fn a_client_is_not_active_before_its_proxy_has_said_who_it_is() {
+    let site = tempfile::tempdir().unwrap();
+    for in_stages in [false, true] {
+        let mut world = World::announced(site.path(), in_stages, vec![TrustedProxy::Unix]);
+        let accepted = world.service.clock.tick;
+        for byte in HEADER.bytes() {
+            let now = world.service.clock.tick;
+            assert_eq!(world.conversation.has_idled(now), now != accepted);
+            world.service.clock.tick = now.after(1000 / Tick::MS);
+            world.client.write_all(&[byte]).unwrap();
+            world.conversation.note(true, false, false);
+            assert!(matches!(world.turn(), Turn::Blocked));
+        }
+        assert!(!world.conversation.has_idled(world.service.clock.tick));
+        assert_eq!(world.conversation.peer(), &PeerAddress::Inet("198.51.100.7:4660".parse().unwrap()));
+    }
+}
+
 /// One conversation and its client.
 struct World {
     conversation: Plain,
@@ -95,19 +132,28 @@ struct World {
 
 impl World {
     fn new(root: &Path, in_stages: bool) -> Self {
-        let settings = Settings::new(root.to_owned());
+        Self::of(&Settings::new(root.to_owned()), in_stages, false)
+    }
+
+    /// At an address where connections begin with a PROXY header. These are trusted to send one.
+    fn announced(root: &Path, in_stages: bool, trusted_proxies: Vec<TrustedProxy>) -> Self {
+        let settings = Settings { trusted_proxies, ..Settings::new(root.to_owned()) };
+        Self::of(&settings, in_stages, true)
+    }
+
+    fn of(settings: &Settings, in_stages: bool, is_announced: bool) -> Self {
         let sites = settings.all_sites();
         let resolvers = Arc::new(Resolvers::new(&sites).unwrap());
         let content = Content::new(resolvers, &sites, 10, settings.limits.ranges);
         let counters: &'static Counters = Box::leak(Box::default());
-        let desk = Queues::new(&settings, 1, 0, &mut Lines::default()).unwrap().desk(0);
-        let service = Service::new(content, &settings, counters, AccessLogs::default(), None, desk).unwrap();
+        let desk = Queues::new(settings, 1, 0, &mut Lines::default()).unwrap().desk(0);
+        let service = Service::new(content, settings, counters, AccessLogs::default(), None, desk).unwrap();
         let (client, socket) = UnixStream::pair().unwrap();
         for end in [&client, &socket] {
             end.set_nonblocking(true).unwrap();
         }
         let conversation = Plain::new(
-            Client { socket: socket.into(), peer: PeerAddress::Unix, is_announced: false, waited_ms: None },
+            Client { socket: socket.into(), peer: PeerAddress::Unix, is_announced, waited_ms: None },
             &service,
         );
         Self { conversation, service, client, in_stages }

@@ -1,8 +1,8 @@
-//! A client's socket, as far as more can be had of it than bytes: whether its client is there, and where it
-//! was accepted. And whether it may be lent to an application.
+//! What else can be done with a client's socket than moving bytes: ask whether the client has left, and where
+//! the connection was accepted, and lend the socket to an application.
 //!
-//! Who moves a client's bytes ([`channel`](crate::channel)) says by this what it can do beside that. A client
-//! without a socket is taken to be there until its input ends, and is lent to nobody.
+//! A [`channel`](crate::channel) moves the bytes, and hands a conversation such a line. A client without a
+//! socket is taken to be there until its input ends, and is not lent.
 
 use std::os::fd::BorrowedFd;
 

@@ -1,8 +1,8 @@
-//! Who moves the bytes of a [`Conversation`](crate::conversation::Conversation): what comes in, what it wants
-//! sent, and the ends that it wants.
+//! Channels. A channel moves the bytes of a [`Conversation`](crate::conversation::Conversation): it receives
+//! input, sends what the conversation wants sent, and ends the connection as the conversation wants.
 //!
-//! There is one channel, [`plain`]: for a socket whose bytes are what the client reads, and for calls that
-//! tell at once what came of them.
+//! There is one channel, [`plain`]. It makes system calls on a socket, whose results are known at once, and
+//! does not change the bytes.
 
 pub mod plain;
 

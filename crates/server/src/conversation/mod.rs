@@ -1,19 +1,20 @@
-//! One client's side of a connection, without the socket: the connection state machine, and the input that it
-//! has not used yet. Bytes go in, operations come out, and no system call is made that would move any.
+//! One client's connection without its socket: the HTTP state machine, and the input that is not used yet.
+//! Bytes go in and operations come out. No system call here moves a byte.
 //!
-//! Who moves the bytes is a [`channel`](crate::channel). It keeps to this order:
+//! A [`channel`](crate::channel) moves the bytes. It keeps to this order:
 //!
-//! 1. What [holds](Conversation::is_held) the conversation comes first. That is the disk, for which somebody
-//!    takes on a [job](Conversation::take_job), or an application, which it [attends](Conversation::attend).
-//!    Behind a wait for the disk it [goes on](Conversation::go_on).
-//! 2. While it [is replying](Conversation::is_replying), [`next_send`](Conversation::next_send) says what is
-//!    to be sent. What came of that is for [`sent`](Conversation::sent) or
-//!    [`not_sent`](Conversation::not_sent). Until then the conversation lives, and nothing of what it named
-//!    is given back.
-//! 3. A reply that is over is [released](Conversation::release).
-//! 4. Otherwise it says what it [wants](Conversation::wants): input, which it [takes](Conversation::take),
-//!    or an end of the connection.
-//! 5. When the connection is over, it is [concluded](Conversation::end).
+//! 1. It sees first to what [holds](Conversation::is_held) the conversation: the disk, or an application. For
+//!    the disk there is a [job](Conversation::take_job) to be done, and then the conversation
+//!    [goes on](Conversation::go_on). An application is [attended](Conversation::attend).
+//! 2. It [begins a turn](Conversation::begins_turn).
+//! 3. While the conversation [is replying](Conversation::is_replying), [`next_send`](Conversation::next_send)
+//!    says what is to be sent. The channel reports the outcome with [`sent`](Conversation::sent) or
+//!    [`not_sent`](Conversation::not_sent). Until then it keeps the conversation, which gives back nothing
+//!    that the operation names.
+//! 4. It has a finished reply [released](Conversation::release).
+//! 5. Otherwise the conversation says what it [wants](Conversation::wants): input, which it
+//!    [takes](Conversation::take), or an end of the connection.
+//! 6. It [ends](Conversation::end) the conversation when the connection is over.
 //!
 //! Between two of these calls it borrows nothing, so it moves between threads by value.
 
@@ -70,9 +71,9 @@ pub struct Conversation {
 const IDLE_ENOUGH_TICKS: u32 = 1000 / http1::Tick::MS;
 
 impl Conversation {
-    /// With a client of that address that has just come. `is_announced`: it begins with a
-    /// [header](crate::proxies::header) that says for whom. `waited_ms`: how many milliseconds it has waited
-    /// in the accept queue at least, if that was looked at.
+    /// A conversation with a client at that address, whose connection was just accepted. `is_announced`: the
+    /// connection begins with a [PROXY header](crate::proxies::header). `waited_ms`: how many milliseconds it
+    /// has waited in the accept queue at least, if that was looked at.
     pub fn new(peer: PeerAddress, is_announced: bool, waited_ms: Option<u32>, service: &Service) -> Self {
         Self {
             machine: Connection::new(service.clock.tick, &service.limits),
@@ -89,7 +90,7 @@ impl Conversation {
         }
     }
 
-    /// Whose it is: the other end's address, or the one that a PROXY header has told.
+    /// The client's address: the other end's, or the one in the PROXY header.
     pub fn peer(&self) -> &PeerAddress {
         &self.peer
     }
@@ -161,7 +162,7 @@ impl Conversation {
         &mut self.machine
     }
 
-    /// What it needs of the client to go on: input, and room for output.
+    /// Whether it needs input to go on, and whether it needs room for output.
     pub fn needs(&self) -> (bool, bool) {
         match self.exchange.waiting.as_deref() {
             None => (self.machine.wants_input(), self.machine.is_replying()),
@@ -176,13 +177,14 @@ impl Conversation {
         self.machine.is_replying()
     }
 
-    /// Whether it waits for something else than its client.
+    /// Whether it waits for the disk or an application.
     #[inline]
     pub fn is_paused(&self) -> bool {
         self.exchange.waiting.is_some()
     }
 
-    /// Whether something else than its client has to be seen to first.
+    /// Whether the disk or an application has to be seen to first. A wait for the disk that is over does not
+    /// hold it any more.
     #[inline]
     pub fn is_held(&self) -> bool {
         match self.exchange.waiting.as_deref() {
@@ -262,12 +264,13 @@ impl Conversation {
         self.exchange.drop_line(service);
     }
 
-    /// Whether a part of a reply may have been sent, and not all of it: its end must not look like one.
+    /// Whether a part of a reply may have been sent, and not all of it. If the connection ends now, that must
+    /// not look like the reply's end.
     pub fn is_in_a_reply(&self) -> bool {
         self.machine.is_replying() || self.is_passing_on()
     }
 
-    /// The client is gone, or as good as gone.
+    /// The connection is broken: nothing more can be received or sent.
     fn broken(&mut self, service: &mut Service, error: &io::Error, failure: Failure) {
         match error.kind() {
             io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => service.counters.reset(Reset::Peer),
@@ -276,7 +279,7 @@ impl Conversation {
         self.machine.send_failed();
     }
 
-    /// What was to be received could not be.
+    /// A receive has failed: the connection is broken.
     #[cold]
     pub fn not_received(&mut self, service: &mut Service, error: &io::Error) {
         self.broken(service, error, Failure::Receive);

@@ -77,20 +77,20 @@ impl<'a> Input<'a> {
     }
 }
 
-/// What a conversation wants that is not replying.
+/// What a conversation wants while it is not replying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// To [take](Conversation::take) what is at hand, and no more of it.
+    /// To [take](Conversation::take) the input that is at hand. Nothing is received for that.
     Take(Wanted),
-    /// Input, to be [taken](Conversation::take) then.
+    /// More input, which it then [takes](Conversation::take).
     Input(Wanted),
     /// Nothing of its client.
     Nothing,
-    /// The end of the output. Then it [goes on](Conversation::output_is_shut).
+    /// That the output is shut down. Then it [goes on](Conversation::output_is_shut).
     ShutDown,
-    /// The end of the connection.
+    /// That the connection is closed.
     Close,
-    /// Its end by a reset.
+    /// That the connection is reset.
     Reset,
 }
 
@@ -101,7 +101,8 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Whether that is only what may stand behind the last request. Nobody waits for it.
+    /// Whether that is only what the client may have sent behind its last request. It is received if it is
+    /// there, and not waited for.
     #[inline]
     pub fn is_behind(self) -> bool {
         self.wants.end == End::Close
@@ -147,7 +148,7 @@ impl Conversation {
         (is_suspicious || self.carried_over) && !self.eof && self.machine.closes_after_reply()
     }
 
-    /// Whether it still waits for input: it has not come to an end by what was received, or not.
+    /// Whether no end of the connection is wanted.
     #[inline]
     pub fn is_open(&self) -> bool {
         self.machine.wants_end() == End::Open
@@ -159,7 +160,7 @@ impl Conversation {
         self.eof = true;
     }
 
-    /// Its output has been shut down, as it wanted.
+    /// The output has been shut down, as [wanted](Want::ShutDown).
     pub fn output_is_shut(&mut self, service: &Service) {
         self.machine.write_side_shut(&service.limits, service.clock.tick);
     }
@@ -170,8 +171,8 @@ impl Conversation {
         input.take_up(&mut self.rest);
     }
 
-    /// Whether it goes on behind what it took, or waits for nothing but more input. With the client's end
-    /// known no more comes: it goes on as long as that changes anything.
+    /// Whether to go on after it has taken input. If not, the connection is to be closed: no more input is to
+    /// come, and what it [wanted](Self::wants) has not changed.
     #[inline]
     pub fn goes_on(&self, wanted: Wanted) -> bool {
         !(wanted.is_behind() || self.eof)

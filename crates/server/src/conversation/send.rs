@@ -14,10 +14,10 @@ use crate::service::Service;
 /// Most runs of memory in one call. Replies but those of many ranges have two or three.
 const GATHER: usize = 8;
 
-/// Room for the runs of memory of one call, of whoever has the call made.
+/// Room for the runs of memory of one operation. The channel provides it.
 pub type Runs<'a> = [Slice<'a>; GATHER];
 
-/// What goes into the next system call for a reply.
+/// What is to be sent next of a reply.
 #[derive(Clone, Copy)]
 pub enum Operation<'a> {
     /// Runs of memory, to be gathered.
@@ -43,7 +43,7 @@ pub enum Operation<'a> {
 pub enum Follows {
     /// The reply ends with them.
     Nothing,
-    /// So does the connection, whose end may take them along in one packet.
+    /// The reply ends with them, and so does the connection. Both ends may go in one packet.
     End,
     /// More runs than go into one call.
     Memory,
@@ -51,7 +51,7 @@ pub enum Follows {
     File,
 }
 
-/// Why nothing was sent, and can't be as things stand.
+/// Why nothing was sent, where it is no use to try again at once.
 #[derive(Debug)]
 pub enum Unsent {
     /// These bytes of the file are not in memory, and here nobody waits for the disk.
@@ -82,7 +82,7 @@ impl Conversation {
         first_of(self.machine.output_of_several(), self.last(), content, runs)
     }
 
-    /// What follows the last of a reply.
+    /// What comes behind the last bytes of the reply.
     #[inline]
     fn last(&self) -> Follows {
         if self.machine.closes_after_reply() { Follows::End } else { Follows::Nothing }

@@ -6,7 +6,7 @@
 //! event-driven architectures call [`Plain::work`], which alternates between both directions. The stages of a
 //! pipeline call one of them each, and hand the channel on.
 //!
-//! Who has a channel asks its conversation through it.
+//! A channel gives access to its conversation: it dereferences to it.
 
 mod application;
 mod receive;
@@ -29,9 +29,9 @@ use crate::service::Service;
 pub struct Client {
     /// Its socket.
     pub socket: OwnedFd,
-    /// Who has connected.
+    /// The other end's address.
     pub peer: PeerAddress,
-    /// It begins with a [header](crate::proxies::header) that says for whom.
+    /// It begins with a [PROXY header](crate::proxies::header).
     pub is_announced: bool,
     /// How many milliseconds it has waited in the accept queue at least, if that was looked at.
     pub waited_ms: Option<u32>,
@@ -57,7 +57,7 @@ pub struct Plain {
 }
 
 impl Plain {
-    /// To a client that was just accepted.
+    /// A channel to a client that was just accepted.
     pub fn new(Client { socket, peer, is_announced, waited_ms }: Client, service: &Service) -> Self {
         Self {
             is_local: peer == PeerAddress::Unix,
@@ -71,7 +71,7 @@ impl Plain {
         }
     }
 
-    /// What the client's socket is good for beside bytes.
+    /// What else can be done with the client's socket than moving bytes.
     #[inline]
     fn line(&self) -> Line<'_> {
         Line::plain(self.socket.as_fd(), self.blocks)
@@ -135,9 +135,9 @@ impl Plain {
         self.socket
     }
 
-    /// It is about to be dropped, before the connection to an application that has been lent it: ends it for
-    /// whoever has a copy of its socket. A reply under way must not look whole to who knows the end of one by
-    /// the end of the connection alone.
+    /// Makes the end of the connection differ from the end of a reply, if one is under way: some clients
+    /// know the end of a reply by the end of the connection alone. A socket that was lent is ended for all
+    /// processes that may have a copy. Call this before the channel is dropped.
     pub fn cut_off(&self) {
         if self.conversation.was_lent() {
             self.end_lent();
@@ -147,7 +147,7 @@ impl Plain {
         }
     }
 
-    /// Ends a connection of whose socket somebody may have a copy.
+    /// Ends a connection whose socket was lent: an application may have a copy.
     #[cold]
     fn end_lent(&self) {
         // Its client may have ended it.

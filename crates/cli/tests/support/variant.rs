@@ -133,8 +133,8 @@ pub enum On {
 }
 
 /// One for each way to drive a conversation: an event loop whose sends block, one that has its table and its
-/// descriptors in common with others, one that leaves the disk to helpers, a worker with one client at a time,
-/// and the stages of a pipeline.
+/// descriptors in common with others, one that leaves the disk to helpers, a worker with one client at a
+/// time, and the stages of a pipeline.
 const DRIVERS: [&str; 5] = ["sped_blocking", "shared_symped_epoll", "amped_epoll", "threads", "pipeline"];
 
 /// One for each way in which a worker comes by the content, which is to look by itself in a table of its own,
@@ -232,8 +232,8 @@ fn all() -> Vec<Variant> {
 }
 
 /// Runs the tests of each topic as [`run`] does, and those of some of them with each transport of
-/// applications. Which transport it is makes no difference to how events of a client are heard of: [`DRIVERS`]
-/// have them all.
+/// applications. Which transport it is makes no difference to how events of a client are heard of:
+/// [`DRIVERS`] have them all.
 pub fn run_with_transports(topics: &[Topic], of_applications: &[&str]) -> ExitCode {
     let variants = if all_are_wanted() { all() } else { VARIANTS.to_vec() };
     let mut trials = trials(&variants, topics, "stream");

@@ -110,7 +110,6 @@ const CRATES: &[Crate] = &[
             "clap",
             "clap_complete",
             "clap_mangen",
-            "ctrlc",
             "http",
             "indicatif",
             "jiff",

@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
+use lab::programs::interrupt;
 use workload::fileset::FileSet;
 use workload::manifest::FileSetManifest;
 use workload::specweb99::{DIRECTORY_BYTES, PRESETS};
@@ -84,13 +83,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         print(&format!("{} files, {} wrong\n", manifest.files, wrong.len()))?;
         return Ok(ExitCode::from(u8::from(!wrong.is_empty())));
     }
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let handler = Arc::clone(&interrupted);
-    ctrlc::set_handler(move || handler.store(true, Ordering::Relaxed)).context("cannot attend to Ctrl-C")?;
+    interrupt::catch()?;
     let mut bar = Bar::bytes(manifest.bytes);
     let written = writer::write(&options.root, &manifest, |written| {
         bar.show(written.bytes);
-        !interrupted.load(Ordering::Relaxed)
+        !interrupt::is_asked()
     });
     bar.end();
     match written {

@@ -7,13 +7,12 @@ use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, Error, Result, bail};
+use anyhow::{Error, Result, bail};
 use clap::{ArgGroup, Args, ValueEnum};
+use lab::programs::interrupt;
 use load::engine::{self, Finished, Keep, RunError};
 use load::output::{Output, Unwritten};
 use load::report::{
@@ -251,9 +250,7 @@ impl Options {
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let log = options.requests.sessions(&options.target, options.is_closed())?;
     let (run, mut facts) = plan(options, log)?;
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let handler = Arc::clone(&interrupted);
-    ctrlc::set_handler(move || handler.store(true, Ordering::Relaxed)).context("cannot attend to Ctrl-C")?;
+    interrupt::catch()?;
 
     let mut server_log = match &options.server_log {
         Some(path) => Some(
@@ -304,7 +301,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             dropped = queues.as_ref().map(Queues::dropped);
         }
         watcher.show(progress);
-        if interrupted.load(Ordering::Relaxed) {
+        if interrupt::is_asked() {
             running.stop();
         }
     }
@@ -315,9 +312,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut finished = running.finish()?;
     failures.extend(finished.unwritten.drain(..).map(Error::from));
 
-    let interrupted = interrupted.load(Ordering::Relaxed);
     facts.began_unix_s = began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    facts.outcome = outcome(&finished, options, schedules, interrupted, stolen);
+    facts.outcome = outcome(&finished, options, schedules, interrupt::is_asked(), stolen);
     if logged {
         // As many as there were is what the log asks for.
         let per_session = log.calls() as f64 / log.len() as f64;

@@ -9,14 +9,19 @@ use anyhow::{Context, Result, bail};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on INT, TERM and HUP don't end this program but make [`check`] fail.
+/// From now on INT, TERM and HUP don't end this program: [`is_asked`] tells of them, and [`check`] fails.
 pub fn catch() -> Result<()> {
     ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed)).context("cannot catch signals")
 }
 
+/// Whether somebody wants this program to end.
+pub fn is_asked() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
 /// Fails once somebody wants this program to end.
 pub fn check() -> Result<()> {
-    if INTERRUPTED.load(Ordering::Relaxed) {
+    if is_asked() {
         bail!("interrupted; the same command goes on from here where it keeps a journal");
     }
     Ok(())

@@ -111,7 +111,6 @@ const CRATES: &[Crate] = &[
             "clap_complete",
             "clap_mangen",
             "http",
-            "indicatif",
             "jiff",
             "roff",
             "toml",

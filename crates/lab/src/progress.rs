@@ -6,11 +6,66 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+/// How often a line is said of work that goes on, where there is no terminal.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// Where long work is told of, on standard error: whether by a bar or by lines is decided here alone.
+#[derive(Debug)]
+pub struct Display {
+    /// Nobody sees it where there is no terminal.
+    bar: ProgressBar,
+    /// When the last line was.
+    said: Instant,
+}
+
+impl Display {
+    /// Of so much work, if that is known. The template is [`indicatif`]'s.
+    pub fn new(all: Option<u64>, template: &str) -> Self {
+        let bar = all.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
+        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        Self { bar: bar.with_style(style), said: Instant::now() }
+    }
+
+    /// Whether there is something to show: on a bar always, as a line every few seconds.
+    pub fn is_due(&self) -> bool {
+        self.has_bar() || self.said.elapsed() >= EVERY
+    }
+
+    /// So much is done: a bar moves and has the message, or the line is said.
+    pub fn show(&mut self, done: u64, message: String, line: &str) {
+        self.said = Instant::now();
+        if self.has_bar() {
+            self.bar.set_position(done);
+            self.bar.set_message(message);
+        } else {
+            self.remark(line);
+        }
+    }
+
+    /// A line, beside the bar if there is one.
+    pub(crate) fn remark(&self, line: &str) {
+        if self.has_bar() {
+            self.bar.println(line);
+        } else {
+            // Nobody may hear it.
+            drop(stderr().lock().write_all(format!("{line}\n").as_bytes()));
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn has_bar(&self) -> bool {
+        !self.bar.is_hidden()
+    }
+}
+
 /// Who watches an experiment.
 #[derive(Debug)]
 pub struct Progress {
-    /// Nobody sees it where there is no terminal.
-    bar: ProgressBar,
+    display: Display,
     /// When the first step that counts began, as far as is known.
     begun: Cell<Instant>,
     /// Steps that were done before, or too fast to count.
@@ -20,9 +75,8 @@ pub struct Progress {
 impl Progress {
     /// On standard error.
     pub fn new() -> Self {
-        let style = ProgressStyle::with_template("{bar:24} {pos}/{len}, {prefix}  {msg}");
-        let bar = ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self { bar, begun: Cell::new(Instant::now()), skipped: Cell::new(0) }
+        let display = Display::new(Some(0), "{bar:24} {pos}/{len}, {prefix}  {msg}");
+        Self { display, begun: Cell::new(Instant::now()), skipped: Cell::new(0) }
     }
 
     /// So many more steps are to come.
@@ -31,51 +85,47 @@ impl Progress {
             // What was prepared until now takes no time again.
             self.begun.set(Instant::now());
         }
-        self.bar.inc_length(steps as u64);
-        if !self.bar.is_hidden() {
-            self.bar.enable_steady_tick(Duration::from_millis(200));
+        self.display.bar.inc_length(steps as u64);
+        if self.display.has_bar() {
+            self.display.bar.enable_steady_tick(Duration::from_millis(200));
         }
     }
 
     /// What is done now.
     pub(crate) fn begin(&self, what: &str) {
-        self.bar.set_prefix(self.left());
-        self.bar.set_message(what.to_owned());
+        self.display.bar.set_prefix(self.left());
+        self.display.bar.set_message(what.to_owned());
     }
 
     /// A step was done before.
     pub(crate) fn skip(&self) {
         self.skipped.set(self.skipped.get() + 1);
-        self.bar.inc(1);
+        self.display.bar.inc(1);
     }
 
     /// A step is done, with this result.
     pub(crate) fn step(&self, what: &str) {
-        self.bar.inc(1);
-        self.bar.set_prefix(self.left());
-        if self.bar.is_hidden() {
-            let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
+        let bar = &self.display.bar;
+        bar.inc(1);
+        bar.set_prefix(self.left());
+        if !self.display.has_bar() {
+            let (done, all) = (bar.position(), bar.length().unwrap_or(0));
             self.remark(&format!("[{done}/{all}, {}] {what}", self.left()));
         }
     }
 
     /// A line beside the bar.
     pub(crate) fn remark(&self, line: &str) {
-        if self.bar.is_hidden() {
-            // Nobody may hear it.
-            drop(stderr().lock().write_all(format!("{line}\n").as_bytes()));
-        } else {
-            self.bar.println(line);
-        }
+        self.display.remark(line);
     }
 
     /// Takes the bar away.
     pub(crate) fn end(&self) {
-        self.bar.finish_and_clear();
+        self.display.end();
     }
 
     fn counted(&self) -> u64 {
-        self.bar.position() - self.skipped.get()
+        self.display.bar.position() - self.skipped.get()
     }
 
     fn left(&self) -> String {
@@ -83,7 +133,8 @@ impl Progress {
         if steps == 0 {
             return "some time left".to_owned();
         }
-        let to_come = self.bar.length().unwrap_or(0).saturating_sub(self.bar.position());
+        let bar = &self.display.bar;
+        let to_come = bar.length().unwrap_or(0).saturating_sub(bar.position());
         let seconds = (self.begun.get().elapsed() / steps as u32 * to_come as u32).as_secs();
         format!("{}:{:02} left", seconds / 60, seconds % 60)
     }
@@ -98,6 +149,16 @@ impl Default for Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_is_said_every_few_seconds() {
+        let mut display = Display::new(Some(10), "{pos}");
+        assert_eq!(display.is_due(), display.has_bar());
+        display.said = Instant::now().checked_sub(EVERY).unwrap();
+        assert!(display.is_due());
+        display.show(1, String::new(), "1 of 10");
+        assert_eq!(display.is_due(), display.has_bar());
+    }
 
     #[test]
     fn time_left_is_told_from_what_was_not_skipped() {

@@ -1,43 +1,39 @@
 //! A run as it goes on: a line that changes on a terminal, a line every few seconds elsewhere.
 
-use std::io::{IsTerminal as _, stderr};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use lab::progress::Display;
 use load::engine::Progress;
 use load::schedule::Schedule;
 
-use super::tell;
-
 /// Who watches a run.
 pub(super) struct Watcher {
-    bar: Option<ProgressBar>,
+    display: Display,
     /// Of the run, if it is known.
     duration: Option<Duration>,
     /// With the most sessions that there are, if not endless.
     schedules: Vec<(Schedule, Option<u64>)>,
+    /// What was so far, and when: rates are from then on.
     before: Option<Progress>,
-    said: Instant,
+    since: Instant,
 }
 
-/// How often a line is said where there is no terminal.
-const EVERY: Duration = Duration::from_secs(5);
+/// Over how long rates are at least, on a terminal too, where they are shown more often.
+const LEAST: Duration = Duration::from_secs(1);
 
 impl Watcher {
     /// Of a run that takes so long, with those schedules of so many sessions at most.
     pub(super) fn new(duration: Option<Duration>, schedules: Vec<(Schedule, Option<u64>)>) -> Self {
-        let bar = stderr().is_terminal().then(|| match duration {
-            Some(duration) => {
-                ProgressBar::new(duration.as_millis() as u64).with_style(style("{bar:20} {msg}, {eta} left"))
-            }
-            None => ProgressBar::new_spinner().with_style(style("{spinner} {msg}")),
-        });
-        Self { bar, duration, schedules, before: None, said: Instant::now() }
+        let display = match duration {
+            Some(duration) => Display::new(Some(duration.as_millis() as u64), "{bar:20} {msg}, {eta} left"),
+            None => Display::new(None, "{spinner} {msg}"),
+        };
+        Self { display, duration, schedules, before: None, since: Instant::now() }
     }
 
     /// Shows how far it is.
     pub(super) fn show(&mut self, now: Progress) {
-        if self.bar.is_none() && self.said.elapsed() < EVERY {
+        if !self.display.is_due() {
             return;
         }
         let before = self.before.clone().unwrap_or_default();
@@ -74,30 +70,23 @@ impl Watcher {
         } else {
             String::new()
         };
-        if let Some(bar) = &self.bar {
-            bar.set_position(now.elapsed.as_millis() as u64);
-            bar.set_message(message + &awaited);
-        } else {
-            let left = match self.duration {
-                Some(duration) if !over => {
-                    format!(", {:.0} s left", duration.saturating_sub(now.elapsed).as_secs_f64())
-                }
-                _ => awaited,
-            };
-            tell(&format!("{:.0} s: {message}{left}", now.elapsed.as_secs_f64()));
-        }
-        // On a terminal rates are over the last seconds as well, not over a blink.
-        if self.said.elapsed() >= EVERY / 5 {
-            self.said = Instant::now();
+        let left = match self.duration {
+            Some(duration) if !over => {
+                format!(", {:.0} s left", duration.saturating_sub(now.elapsed).as_secs_f64())
+            }
+            _ => awaited.clone(),
+        };
+        let line = format!("{:.0} s: {message}{left}", now.elapsed.as_secs_f64());
+        self.display.show(now.elapsed.as_millis() as u64, message + &awaited, &line);
+        if self.since.elapsed() >= LEAST {
+            self.since = Instant::now();
             self.before = Some(now);
         }
     }
 
     /// Clears the line.
     pub(super) fn end(self) {
-        if let Some(bar) = self.bar {
-            bar.finish_and_clear();
-        }
+        self.display.end();
     }
 }
 
@@ -112,41 +101,32 @@ fn short(rate: f64) -> String {
     }
 }
 
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
-}
-
 /// Long work with a known end, counted in bytes.
 pub(super) struct Bar {
-    shown: Option<ProgressBar>,
+    display: Display,
     all: u64,
     began: Instant,
-    said: Instant,
 }
 
 impl Bar {
     pub(super) fn bytes(all: u64) -> Self {
         let template = "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
-        let shown = stderr().is_terminal().then(|| ProgressBar::new(all).with_style(style(template)));
-        Self { shown, all, began: Instant::now(), said: Instant::now() }
+        Self { display: Display::new(Some(all), template), all, began: Instant::now() }
     }
 
     pub(super) fn show(&mut self, done: u64) {
-        if let Some(bar) = &self.shown {
-            bar.set_position(done);
-        } else if self.said.elapsed() >= EVERY {
-            self.said = Instant::now();
-            let rate = done as f64 / self.began.elapsed().as_secs_f64();
-            let left = (self.all - done) as f64 / rate.max(1.0);
-            let (done, all) = (done as f64 / 1e6, self.all as f64 / 1e6);
-            tell(&format!("{done:.0} of {all:.0} MB, {:.0} MB/s, {left:.0} s left", rate / 1e6));
+        if !self.display.is_due() {
+            return;
         }
+        let rate = done as f64 / self.began.elapsed().as_secs_f64();
+        let left = (self.all - done) as f64 / rate.max(1.0);
+        let (so_far, all) = (done as f64 / 1e6, self.all as f64 / 1e6);
+        let line = format!("{so_far:.0} of {all:.0} MB, {:.0} MB/s, {left:.0} s left", rate / 1e6);
+        self.display.show(done, String::new(), &line);
     }
 
     pub(super) fn end(self) {
-        if let Some(bar) = self.shown {
-            bar.finish_and_clear();
-        }
+        self.display.end();
     }
 }
 

@@ -1,9 +1,13 @@
-//! The generator's figures, held against what the server itself counted: a rate is how many replies ended in
-//! the measured time, whatever they took, and whatever the server's setting; a time is known of every call
-//! that was issued in it.
+//! The generator's figures, held against what the server itself saw. A rate is how many replies ended in the
+//! measured time, however long each took. A time is known of every call that was issued in the measured time.
+//!
+//! Server and generator are in one process and read one clock. Each call asks for a path of its own, so the
+//! server's record and the generator's record of a call are compared with each other, and not two counts over
+//! two windows. A busy machine makes calls late. It does not make the two records disagree.
 
 mod support;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::ops::Range;
@@ -12,8 +16,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use load::engine::{self, Keep};
+use load::engine::{self, Keep, Running};
 use load::measures::Measures;
+use load::output::Output;
 use load::record::Outcome;
 use load::run::{Load, Run};
 use load::schedule::{Arrivals, Rate, Schedule};
@@ -23,21 +28,36 @@ use workload::session::{Builder, Request};
 
 const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
 
-/// When each reply was given to the kernel, while its client was still there.
+/// What the server saw of a call, in the monotonic clock's time.
+#[derive(Clone, Copy)]
+struct Answer {
+    /// When it had read the request.
+    read: u64,
+    /// When it was about to give the reply to the kernel.
+    began: u64,
+}
+
+/// The server's record: the calls that it answered while their client was still there, by number.
 #[derive(Clone, Default)]
-struct Judge(Arc<Mutex<Vec<u64>>>);
+struct Judge(Arc<Mutex<BTreeMap<u32, Answer>>>);
+
+/// A request that the server has read.
+struct Asked {
+    call: u32,
+    read: u64,
+    client: TcpStream,
+}
 
 impl Judge {
-    fn count(&self, window: Range<u64>) -> f64 {
-        self.0.lock().unwrap().iter().filter(|at| window.contains(at)).count() as f64
-    }
-
-    /// Answers, unless the client has gone: whoever gave up gets no reply.
-    fn answer(&self, mut client: &TcpStream) {
+    /// Answers, unless the client has gone: a client that has given up gets no reply.
+    fn answer(&self, asked: &Asked) {
+        let mut client = &asked.client;
         client.set_nonblocking(true).unwrap();
         let gone = client.peek(&mut [0; 1]).is_ok_and(|count| count == 0);
+        let began = clock::monotonic_ns();
         if !gone && client.write_all(REPLY).is_ok() {
-            self.0.lock().unwrap().push(clock::monotonic_ns());
+            let earlier = self.0.lock().unwrap().insert(asked.call, Answer { read: asked.read, began });
+            assert!(earlier.is_none(), "call {} came twice", asked.call);
         }
     }
 }
@@ -50,8 +70,14 @@ fn listen(backlog: i32) -> (Socket, SocketAddr) {
     (listener, address)
 }
 
-fn read_request(mut client: &TcpStream) -> bool {
-    matches!(client.read(&mut [0; 4096]), Ok(1..))
+/// The call's number is its path.
+fn read_request(mut client: TcpStream) -> Option<Asked> {
+    let mut bytes = [0; 4096];
+    let count = client.read(&mut bytes).ok().filter(|count| *count > 0)?;
+    let read = clock::monotonic_ns();
+    let head = std::str::from_utf8(&bytes[..count]).unwrap();
+    let path = head.strip_prefix("GET /").and_then(|rest| rest.split(' ').next());
+    Some(Asked { call: path.unwrap().parse().unwrap(), read, client })
 }
 
 /// Answers each request so long after it has read it, however many there are. Until `quiet`, if that comes:
@@ -59,24 +85,23 @@ fn read_request(mut client: &TcpStream) -> bool {
 fn patient_server(delay: Duration, quiet: Option<Instant>) -> (SocketAddr, Judge) {
     let (listener, address) = listen(1024);
     let judge = Judge::default();
-    let (to_answer, answers): (Sender<(Instant, TcpStream)>, Receiver<_>) = mpsc::channel();
-    let clock = judge.clone();
+    let (to_answer, answers): (Sender<(Instant, Asked)>, Receiver<_>) = mpsc::channel();
+    let recorder = judge.clone();
     thread::spawn(move || {
         let mut unanswered = Vec::new();
-        for (at, client) in answers {
+        for (at, asked) in answers {
             thread::sleep(at.saturating_duration_since(Instant::now()));
             if quiet.is_some_and(|quiet| Instant::now() >= quiet) {
-                unanswered.push(client);
+                unanswered.push(asked);
             } else {
-                clock.answer(&client);
+                recorder.answer(&asked);
             }
         }
     });
     thread::spawn(move || {
         loop {
-            let client = TcpStream::from(listener.accept().unwrap().0);
-            if read_request(&client) {
-                let _ = to_answer.send((Instant::now() + delay, client));
+            if let Some(asked) = read_request(listener.accept().unwrap().0.into()) {
+                let _ = to_answer.send((Instant::now() + delay, asked));
             }
         }
     });
@@ -88,7 +113,7 @@ fn patient_server(delay: Duration, quiet: Option<Instant>) -> (SocketAddr, Judge
 fn busy_server(limit: usize, each: Duration) -> (SocketAddr, Judge) {
     let (listener, address) = listen(64);
     let judge = Judge::default();
-    let clock = judge.clone();
+    let recorder = judge.clone();
     thread::spawn(move || {
         loop {
             let mut accepted = vec![TcpStream::from(listener.accept().unwrap().0)];
@@ -102,8 +127,8 @@ fn busy_server(limit: usize, each: Duration) -> (SocketAddr, Judge) {
             for client in accepted {
                 thread::sleep(each);
                 client.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-                if read_request(&client) {
-                    clock.answer(&client);
+                if let Some(asked) = read_request(client) {
+                    recorder.answer(&asked);
                 }
             }
         }
@@ -111,34 +136,136 @@ fn busy_server(limit: usize, each: Duration) -> (SocketAddr, Judge) {
     (address, judge)
 }
 
-/// Plays single requests; the window in the monotonic clock's time.
-fn play(
-    server: SocketAddr,
-    rate: f64,
-    warm_up: Duration,
-    duration: Duration,
-    patience: Duration,
-) -> (Measures, Range<u64>) {
+/// A call in the generator's record. Times are since the run began.
+#[derive(Debug)]
+struct Row {
+    call: u32,
+    intended: u64,
+    issued: u64,
+    ended: u64,
+    is_reply: bool,
+    is_timeout: bool,
+    /// Issued after the measured time, and cut off by the end of the run.
+    is_cut_off: bool,
+}
+
+/// What the generator reports of a run, and its record of each call.
+struct Played {
+    measures: Measures,
+    rows: Vec<Row>,
+    window: Range<u64>,
+    /// The run began at a moment between these two, in the monotonic clock's time.
+    began: (u64, u64),
+}
+
+fn ns(time: Duration) -> u64 {
+    time.as_nanos() as u64
+}
+
+/// Between which moments of the monotonic clock a run began. The generator keeps its own moment to itself and
+/// tells how long ago it was. One clock is read before and after it tells, so both bounds always hold.
+fn began(running: &Running) -> (u64, u64) {
+    let bounds = (0..100).map(|_| {
+        let before = clock::monotonic_ns();
+        let elapsed = ns(running.progress().elapsed);
+        (before - elapsed, clock::monotonic_ns() - elapsed)
+    });
+    bounds.fold((0, u64::MAX), |best, (from, to)| (best.0.max(from), best.1.min(to)))
+}
+
+/// More calls than any of the runs here issues.
+const CALLS: u32 = 10_000;
+
+/// Plays single requests, each for a path of its own.
+fn play(server: SocketAddr, rate: f64, warm_up: Duration, duration: Duration, patience: Duration) -> Played {
     let mut log = Builder::new();
-    log.call(Request { uri: "/".into(), ..Request::default() });
+    for call in 0..CALLS {
+        log.call(Request { uri: format!("/{call}").into(), ..Request::default() });
+        log.end_of_session();
+    }
     let load = Load::Arriving {
         schedule: Schedule::drawn(Rate::constant(rate).unwrap(), Arrivals::Fixed, 1),
         count: None,
         kept: None,
     };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("calls.csv");
+    let keep = Keep { warm_up, calls: Some(Output::open(&path).unwrap()), ..Keep::default() };
     let run = Run { duration: Some(duration), ..support::run(log.finish(), server, load, patience) };
-    let running = engine::start(run, Keep { warm_up, ..Keep::default() }).unwrap();
-    // Whoever is interrupted between the two looks sees a beginning that is too late.
-    let look = || clock::monotonic_ns() - running.progress().elapsed.as_nanos() as u64;
-    let began = (0..100).map(|_| look()).min().unwrap();
-    let ns = |time: Duration| time.as_nanos() as u64;
-    (running.finish().unwrap().measures, began + ns(warm_up)..began + ns(duration))
+    let running = engine::start(run, keep).unwrap();
+    let began = began(&running);
+    let measures = running.finish().unwrap().measures;
+    let rows = rows(&std::fs::read_to_string(path).unwrap());
+    Played { measures, rows, window: ns(warm_up)..ns(duration), began }
 }
 
-fn assert_within_a_percent(what: &str, reported: u64, counted: f64) {
-    // A reply that is on its way at either end of the window is of one side here, and of the other there.
-    let allowed = (counted * 0.01).max(2.0);
-    assert!((reported as f64 - counted).abs() <= allowed, "{what}: reported {reported}, counted {counted}");
+fn rows(text: &str) -> Vec<Row> {
+    let (names, lines) = text.split_once('\n').unwrap();
+    let place = |name| names.split(',').position(|found| found == name).unwrap();
+    let [request, intended, issued, ended, outcome] =
+        ["request", "intended", "issued", "ended", "outcome"].map(place);
+    let row = |line: &str| {
+        let fields: Vec<&str> = line.split(',').collect();
+        let number = |place: usize| fields[place].parse().unwrap();
+        Row {
+            call: fields[request].parse().unwrap(),
+            intended: number(intended),
+            issued: number(issued),
+            ended: number(ended),
+            is_reply: fields[outcome] == Outcome::Reply.name(),
+            is_timeout: fields[outcome].ends_with("_timeout"),
+            is_cut_off: fields[outcome] == Outcome::Unfinished.name(),
+        }
+    };
+    lines.lines().map(row).collect()
+}
+
+impl Played {
+    fn count(&self, is_one: impl Fn(&Row) -> bool) -> u64 {
+        self.rows.iter().filter(|row| is_one(row)).count() as u64
+    }
+
+    /// Holds what the generator says of each call against what the server saw of it, and the figures against
+    /// the calls.
+    fn is_judged(&self, what: &str, judge: &Judge) {
+        let answers = judge.0.lock().unwrap();
+        let calls: BTreeSet<u32> = self.rows.iter().map(|row| row.call).collect();
+        assert_eq!(calls.len(), self.rows.len(), "{what}: each call is on record once");
+        assert!(answers.keys().all(|call| calls.contains(call)), "{what}: the server saw a call that is not");
+        for row in &self.rows {
+            let answer = answers.get(&row.call);
+            if row.is_reply {
+                let answer = answer.unwrap_or_else(|| panic!("{what}: nobody answered {row:?}"));
+                assert!(self.began.0 + row.issued <= answer.read, "{what}: read before {row:?} was issued");
+                assert!(answer.began <= self.began.1 + row.ended, "{what}: {row:?} ended before its reply");
+            } else {
+                // A reply, and the end of the client's patience or of the run, can cross each other.
+                let can_cross = row.is_timeout || row.is_cut_off;
+                assert!(answer.is_none() || can_cross, "{what}: {row:?} was answered");
+            }
+            assert!(!row.is_cut_off || row.issued >= self.window.end, "{what}: {row:?} counts");
+        }
+        let is_in = |time| self.window.contains(&time);
+        let (flow, cohort) = (&self.measures.flow, &self.measures.cohort);
+        assert_eq!(flow.replies(), self.count(|row| row.is_reply && is_in(row.ended)), "{what}: replies");
+        assert_eq!(cohort.issued, self.count(|row| is_in(row.issued)), "{what}: issued");
+        let of_cohort = self.count(|row| is_in(row.issued) && row.is_reply);
+        assert_eq!(cohort.outcomes.of(Outcome::Reply), of_cohort, "{what}: the cohort's replies");
+        let timeouts = self.count(|row| is_in(row.issued) && row.is_timeout);
+        assert_eq!(cohort.outcomes.timeouts(), timeouts, "{what}: the cohort's timeouts");
+    }
+
+    /// Fixed arrivals are due at equal distances, whenever they are issued.
+    fn is_due_evenly(&self, step: Duration) {
+        let mut due: Vec<u64> = self.rows.iter().map(|row| row.intended).collect();
+        due.sort_unstable();
+        let due_at = |place: usize| ns(step) * (place as u64);
+        let first = due[0] / ns(step);
+        assert!(first <= 1, "the first is due at {}", due[0]);
+        for (place, due) in due.iter().enumerate() {
+            assert!(due.abs_diff(due_at(place + first as usize)) <= 1000, "call {place} is due at {due}");
+        }
+    }
 }
 
 const MS: Duration = Duration::from_millis(1);
@@ -146,43 +273,42 @@ const MS: Duration = Duration::from_millis(1);
 #[test]
 fn a_slow_server_answers_as_many_as_a_fast_one() {
     let (server, judge) = patient_server(1500 * MS, None);
-    let (measures, window) = play(server, 200.0, 2000 * MS, 4500 * MS, 5000 * MS);
-    assert_within_a_percent("slow", measures.flow.replies(), judge.count(window));
-    // Fixed arrivals: 500 in two and a half seconds, and each of them is answered in the end.
-    assert!((470..=501).contains(&measures.cohort.issued), "{}", measures.cohort.issued);
-    assert_eq!(measures.cohort.outcomes.of(Outcome::Reply), measures.cohort.issued);
-    assert!(measures.cohort.reply_times.histogram().min() >= 1_495_000);
+    let played = play(server, 200.0, 2000 * MS, 4500 * MS, 5000 * MS);
+    played.is_judged("slow", &judge);
+    played.is_due_evenly(5 * MS);
+    let cohort = &played.measures.cohort;
+    assert_eq!(cohort.outcomes.of(Outcome::Reply), cohort.issued);
+    assert_eq!(cohort.reply_times.count(), cohort.issued);
+    // In microseconds, to three digits.
+    assert!(cohort.reply_times.histogram().min() >= 1_499_000);
 }
 
 #[test]
 fn overload_is_counted_alike_at_each_accept_limit() {
     for limit in [1, 10, usize::MAX] {
         let (server, judge) = busy_server(limit, 2 * MS);
-        let (measures, window) = play(server, 1500.0, 1000 * MS, 4000 * MS, 700 * MS);
-        let counted = judge.count(window);
-        assert!(
-            measures.cohort.outcomes.timeouts() > measures.cohort.issued / 3,
-            "{:?}",
-            measures.cohort.outcomes
-        );
-        assert_within_a_percent(&format!("limit {limit}"), measures.flow.replies(), counted);
-        let outcomes = measures.cohort.outcomes;
+        let played = play(server, 1500.0, 1000 * MS, 4000 * MS, 700 * MS);
+        played.is_judged(&format!("limit {limit}"), &judge);
+        let cohort = &played.measures.cohort;
+        let outcomes = cohort.outcomes;
+        assert!(outcomes.timeouts() > cohort.issued / 3, "{outcomes:?}");
         assert_eq!(outcomes.of(Outcome::Unfinished), 0, "all of what was issued is known: {outcomes:?}");
     }
 }
 
-/// A server that answers no more for the rest of the run has let half of its clients wait for as long as they
+/// A server stops answering before the run is over. Half of its clients have then waited for as long as they
 /// could.
 #[test]
 fn a_stall_at_the_end_is_seen() {
     let (server, judge) = patient_server(Duration::ZERO, Some(Instant::now() + 2000 * MS));
-    let (measures, window) = play(server, 200.0, Duration::ZERO, 4000 * MS, 1000 * MS);
-    assert_within_a_percent("stalled", measures.flow.replies(), judge.count(window));
-    let waits = &measures.cohort.waits;
-    assert_eq!(waits.times.count(), measures.cohort.issued);
-    assert!(waits.bounds.abs_diff(400) < 40, "{}", waits.bounds);
+    let played = play(server, 200.0, Duration::ZERO, 4000 * MS, 1000 * MS);
+    played.is_judged("stalled", &judge);
+    let cohort = &played.measures.cohort;
+    let waits = &cohort.waits;
+    assert_eq!(waits.times.count(), cohort.issued);
+    assert_eq!(waits.bounds, cohort.issued - cohort.outcomes.of(Outcome::Reply));
     let p99 = waits.times.percentile_ms(99.0);
     assert!(p99 >= 999.0 && waits.is_bound(p99), "{p99}");
     // Replies alone tell nothing of it.
-    assert!(measures.cohort.reply_times.percentile_ms(99.0) < 999.0);
+    assert!(cohort.reply_times.percentile_ms(99.0) < 999.0);
 }

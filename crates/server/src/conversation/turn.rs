@@ -7,7 +7,7 @@ use crate::helpers::Job;
 /// How a turn of a conversation ended.
 #[derive(Debug)]
 pub enum Turn {
-    /// It waits for the socket, as [`Conversation::waits_for`] says.
+    /// It waits for what it [needs](Conversation::needs) of its client.
     Blocked,
     /// It waits until somebody has done this for it. Only in a worker without
     /// [patience](crate::service::Service::patience).
@@ -25,9 +25,9 @@ pub enum Turn {
 /// What is to be done next with a conversation, as far as one stage has brought it.
 #[derive(Debug)]
 pub enum Next {
-    /// To [receive](Conversation::receive) from it.
+    /// To receive from it.
     Receive,
-    /// To [send](Conversation::send) to it.
+    /// To send to it.
     Send,
     /// Neither now.
     Turn(Turn),

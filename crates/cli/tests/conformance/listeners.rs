@@ -69,6 +69,10 @@ fn descriptors_through_a_unix_socket(variant: &Variant) {
     let path = setup.directory().join("socket");
     let listen = format!("--listen=unix:{}", path.display());
     let server = setup.argument("--listen=127.0.0.1:0").argument(listen).start();
+    // What starting and the first request of each worker open is no part of what is counted.
+    server.warm_up();
+    let open = || server.count("connections_opened") - server.count("connections_closed");
+    eventually("its clients are gone", || open() == 0);
     let mut stream = UnixStream::connect(&path).expect("a socket");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let mut reply = String::new();

@@ -1,7 +1,5 @@
 //! The access log: what its lines say, and that a disk that stands still does not stop the server.
 
-mod support;
-
 use std::fs::{self, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
@@ -9,13 +7,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 
+use harness::client::{Client, request};
+use harness::eventually;
+use harness::server::{Server, Setup};
+use harness::site::{HELLO, LARGE, pattern};
+use harness::variant::{Test, Variant, tests};
 use rustix::process::Signal;
 use serde_json::Value;
-use support::client::{Client, request};
-use support::eventually;
-use support::server::{Server, Setup};
-use support::site::{HELLO, LARGE, pattern};
-use support::variant::{Test, Variant, tests};
 
 const TESTS: &[Test] = tests![
     Drivers: standard_output, cut_replies, logs_of_sites;
@@ -32,7 +30,7 @@ const TESTS: &[Test] = tests![
 ];
 
 fn main() -> ExitCode {
-    support::variant::run(&[("access_log", TESTS)])
+    harness::variant::run(&[("access_log", TESTS)])
 }
 
 fn logging(variant: &Variant, format: &str, config: &str) -> (Server, PathBuf) {
@@ -146,7 +144,7 @@ fn those_whom_connections_announce(variant: &Variant) {
         let (now, later) = header.split_at(cut.min(header.len()));
         client.send(now);
         if !later.is_empty() {
-            support::sleep_ms(20);
+            harness::sleep_ms(20);
             client.send(later);
         }
         assert_eq!(client.get("/hello.txt").text(), HELLO);
@@ -438,9 +436,9 @@ fn waiting_can_be_stopped(variant: &Variant) {
         let _ = client.try_send(request("GET", "/hello.txt", &[("User-Agent", &agent)]).repeat(MANY));
         client.replies_until_end().0.len()
     });
-    support::sleep_ms(500);
+    harness::sleep_ms(500);
     server.signal(Signal::TERM);
-    support::sleep_ms(200);
+    harness::sleep_ms(200);
     server.signal(Signal::TERM);
     assert_eq!(server.exit_code(), Some(1));
     assert!(asking.join().expect("replies") > 0);
@@ -451,7 +449,7 @@ fn waiting_for_the_disk(variant: &Variant) {
     let (server, mut fifo) = into_a_fifo(Setup::new(variant), "wait", "");
     let address = server.address;
     let asking = thread::spawn(move || log_much(&mut Client::connect(address)));
-    support::sleep_ms(500);
+    harness::sleep_ms(500);
     assert!(!asking.is_finished(), "it waits");
     let mut text = Vec::new();
     eventually("all lines come", || {

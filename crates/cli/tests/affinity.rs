@@ -1,12 +1,10 @@
 //! `sluice affinity`, on interfaces of a network namespace of this program's own.
 
-mod support;
-
 use std::fs;
 use std::process::{Command, ExitCode, Output};
 
+use harness::namespace;
 use libtest_mimic::{Arguments, Trial};
-use support::namespace;
 
 fn main() -> ExitCode {
     if !namespace::enter() {

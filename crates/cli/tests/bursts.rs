@@ -4,18 +4,16 @@
 //! forgotten depends on the event mechanism, on the accept limit, and on who else accepts: each is tried with
 //! each.
 
-mod support;
-
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use harness::client::{Broken, Client, request};
+use harness::server::{Server, Setup, parse_address};
+use harness::site::HELLO;
+use harness::sleep_ms;
+use harness::variant::{Test, VARIANTS, Variant, tests};
 use rustix::process::Signal;
-use support::client::{Broken, Client, request};
-use support::server::{Server, Setup, parse_address};
-use support::site::HELLO;
-use support::sleep_ms;
-use support::variant::{Test, VARIANTS, Variant, tests};
 
 const TESTS: &[Test] = tests![
     served_to_the_last_one,
@@ -27,7 +25,7 @@ const TESTS: &[Test] = tests![
 ];
 
 fn main() -> ExitCode {
-    support::variant::run_for(&every_mechanism(), &[("bursts", TESTS)])
+    harness::variant::run_for(&every_mechanism(), &[("bursts", TESTS)])
 }
 
 /// Each variant that can choose its event mechanism, with every one that goes with its other options.

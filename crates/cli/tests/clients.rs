@@ -1,16 +1,14 @@
 //! Real clients: curl, wget, git, and a browser. Without them these tests fail: `scripts/install-test-tools`
 //! gets them.
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Output, Stdio};
 
-use support::server::{Server, Setup};
-use support::site::{LARGE, large, pattern};
-use support::variant::{Test, Variant, tests};
-use support::{Random, eventually};
+use harness::server::{Server, Setup};
+use harness::site::{LARGE, large, pattern};
+use harness::variant::{Test, Variant, tests};
+use harness::{Random, eventually};
 
 const TESTS: &[Test] = tests![
     Each: curl_uploads_in_vain, curl_in_parallel;
@@ -27,7 +25,7 @@ const TESTS: &[Test] = tests![
 ];
 
 fn main() -> ExitCode {
-    support::variant::run(&[("clients", TESTS)])
+    harness::variant::run(&[("clients", TESTS)])
 }
 
 const HOW_TO_GET: &str = "run scripts/install-test-tools";
@@ -172,7 +170,7 @@ fn wget_mirrors_a_tree(variant: &Variant) {
         for number in 0..15 {
             let name = format!("file {number} of {section}.bin");
             let size = [0, 1, 700, 16_384, 16_385, 150_000][random.below(6)];
-            setup = setup.file(&format!("tree/s{section}/{name}"), pattern(random.next(), size));
+            setup = setup.file(&format!("tree/s{section}/{name}"), pattern(random.draw(), size));
             page += &link(&name.replace(' ', "%20"), &name);
         }
         setup = setup.file(&format!("tree/s{section}/index.html"), page);

@@ -1,8 +1,6 @@
 //! Where a worker serves one client at a time, and slow clients hold all the places: others are served all
 //! the same, and whoever is slow keeps its place where nobody wants it.
 
-mod support;
-
 use std::io::{self, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -11,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use support::client::{Client, request};
-use support::server::{Server, Setup};
-use support::site::{HELLO, pattern};
-use support::sleep_ms;
-use support::variant::{Test, VARIANTS, Variant, tests};
+use harness::client::{Client, request};
+use harness::server::{Server, Setup};
+use harness::site::{HELLO, pattern};
+use harness::sleep_ms;
+use harness::variant::{Test, VARIANTS, Variant, tests};
 
 const TESTS: &[Test] = tests![
     begun_heads,
@@ -29,7 +27,7 @@ const TESTS: &[Test] = tests![
 fn main() -> ExitCode {
     let variants: Vec<Variant> =
         VARIANTS.iter().filter(|variant| variant.serves_one_at_a_time()).copied().collect();
-    support::variant::run_for(&variants, &[("crowded", TESTS)])
+    harness::variant::run_for(&variants, &[("crowded", TESTS)])
 }
 
 /// Half as many again as there are places.

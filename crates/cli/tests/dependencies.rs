@@ -7,13 +7,12 @@
 //! was read to a list of breaches, and is tried on bad samples below.
 
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
+use harness::workspace::{self, Package, packages};
 use proc_macro2::{TokenStream, TokenTree};
-use serde::Deserialize;
 
 /// What a crate without IO may not name.
 const SANS_IO: &[&[&str]] = &[
@@ -60,6 +59,13 @@ const CRATES: &[Crate] = &[
         banned: &[],
     },
     Crate {
+        name: "harness",
+        ours: &["sys"],
+        foreign: Foreign::AllBut(&["anyhow", "libc", "nix"]),
+        unsafe_code: false,
+        banned: &[],
+    },
+    Crate {
         name: "machine",
         ours: &[],
         foreign: Foreign::Only(&["serde"]),
@@ -103,8 +109,10 @@ const CRATES: &[Crate] = &[
     },
     Crate {
         name: "sluicegate",
-        // Its tests have programs load libfcgi.
-        ours: &["units", "sys", "libfcgi", "machine", "results", "workload", "load", "server", "lab"],
+        // Its tests use harness, and have programs load libfcgi.
+        ours: &[
+            "units", "sys", "libfcgi", "harness", "machine", "results", "workload", "load", "server", "lab",
+        ],
         foreign: Foreign::Only(&[
             "anyhow",
             "clap",
@@ -129,14 +137,14 @@ const CRATES: &[Crate] = &[
 
 #[test]
 fn members_use_only_what_stands_below_them() {
-    assert_eq!(member_breaches(&workspace()), Vec::<String>::new());
+    assert_eq!(member_breaches(&packages()), Vec::<String>::new());
 }
 
 #[test]
 fn sources_keep_to_their_crate() {
     let mut breaches = Vec::new();
     let mut files = 0;
-    for package in workspace().packages {
+    for package in packages() {
         let rules = rules(&package.name).unwrap_or_else(|| panic!("{} is not in CRATES", package.name));
         for path in rust_files(package.manifest_path.parent().expect("a manifest stands in a directory")) {
             let source = fs::read_to_string(&path).expect("a source file can be read");
@@ -153,7 +161,7 @@ fn sources_keep_to_their_crate() {
 /// and the runs of memory of `sys::socket` are no calls.
 #[test]
 fn a_conversation_makes_no_call_on_a_socket() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/src/conversation");
+    let directory = workspace::root().join("crates/server/src/conversation");
     let mut breaches = Vec::new();
     let files = rust_files(&directory);
     assert!(files.len() > 5, "only {} files were found", files.len());
@@ -222,7 +230,7 @@ fn below(tokens: &[TokenTree], path: &[&str]) -> Vec<String> {
 /// What the design lets one member do.
 struct Crate {
     name: &'static str,
-    /// Members it may depend on, for whatever purpose.
+    /// Members it may depend on, for whatever purpose; `harness` for its tests only.
     ours: &'static [&'static str],
     /// Crates of others that it may be built from; its tests may use more.
     foreign: Foreign,
@@ -249,41 +257,9 @@ fn rules(name: &str) -> Option<&'static Crate> {
     CRATES.iter().find(|rules| rules.name == name)
 }
 
-/// The part of `cargo metadata` that the checks need.
-#[derive(Deserialize)]
-struct Workspace {
-    packages: Vec<Package>,
-}
-
-#[derive(Deserialize)]
-struct Package {
-    name: String,
-    manifest_path: PathBuf,
-    dependencies: Vec<Dependency>,
-}
-
-#[derive(Deserialize)]
-struct Dependency {
-    name: String,
-    /// `dev`, `build`, or nothing.
-    kind: Option<String>,
-    /// Where it is, when it is ours.
-    path: Option<PathBuf>,
-}
-
-fn workspace() -> Workspace {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path"])
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
-        .output()
-        .expect("cargo can be run");
-    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
-}
-
-fn member_breaches(workspace: &Workspace) -> Vec<String> {
+fn member_breaches(packages: &[Package]) -> Vec<String> {
     let mut breaches = Vec::new();
-    for package in &workspace.packages {
+    for package in packages {
         let name = &package.name;
         let Some(rules) = rules(name) else {
             breaches.push(format!("{name} is not in CRATES: enter it where it stands in the order"));
@@ -291,10 +267,11 @@ fn member_breaches(workspace: &Workspace) -> Vec<String> {
         };
         for dependency in &package.dependencies {
             let used = dependency.name.as_str();
+            let is_for_tests = dependency.kind.as_deref() == Some("dev");
             let allowed = if dependency.path.is_some() {
-                rules.ours.contains(&used)
+                rules.ours.contains(&used) && (is_for_tests || used != "harness")
             } else {
-                dependency.kind.as_deref() == Some("dev") || rules.foreign.admits(used)
+                is_for_tests || rules.foreign.admits(used)
             };
             if !allowed {
                 breaches.push(format!("{name} may not depend on {used}"));
@@ -302,7 +279,7 @@ fn member_breaches(workspace: &Workspace) -> Vec<String> {
         }
     }
     for rules in CRATES {
-        if !workspace.packages.iter().any(|package| package.name == rules.name) {
+        if !packages.iter().any(|package| package.name == rules.name) {
             breaches.push(format!("{} is in CRATES, but no member", rules.name));
         }
     }
@@ -388,6 +365,8 @@ fn rust_files(directory: &Path) -> Vec<PathBuf> {
 }
 
 mod bad_samples {
+    use harness::workspace::Dependency;
+
     use super::*;
 
     fn breaches_of(name: &str, source: &str) -> Vec<String> {
@@ -395,7 +374,7 @@ mod bad_samples {
     }
 
     /// The workspace as it should be, with one dependency more.
-    fn with_dependency(name: &str, used: &str, kind: Option<&str>, ours: bool) -> Workspace {
+    fn with_dependency(name: &str, used: &str, kind: Option<&str>, ours: bool) -> Vec<Package> {
         let package = |rules: &Crate| Package {
             name: rules.name.to_owned(),
             manifest_path: PathBuf::new(),
@@ -408,8 +387,9 @@ mod bad_samples {
             } else {
                 Vec::new()
             },
+            targets: Vec::new(),
         };
-        Workspace { packages: CRATES.iter().map(package).collect() }
+        CRATES.iter().map(package).collect()
     }
 
     #[test]
@@ -423,6 +403,9 @@ mod bad_samples {
             assert_eq!(member_breaches(&with_dependency(name, used, Some("dev"), true)).len(), 1);
         }
         assert!(member_breaches(&with_dependency("server", "http1", None, true)).is_empty());
+        assert_eq!(member_breaches(&with_dependency("sluicegate", "harness", None, true)).len(), 1);
+        let for_tests = with_dependency("sluicegate", "harness", Some("dev"), true);
+        assert!(member_breaches(&for_tests).is_empty());
     }
 
     #[test]
@@ -441,14 +424,14 @@ mod bad_samples {
 
     #[test]
     fn an_unknown_member_and_a_missing_one_are_found() {
-        let mut workspace = with_dependency("http1", "memchr", None, false);
-        for package in &mut workspace.packages {
+        let mut packages = with_dependency("http1", "memchr", None, false);
+        for package in &mut packages {
             if package.name == "bench" {
                 package.name = "extras".to_owned();
             }
         }
         assert_eq!(
-            member_breaches(&workspace),
+            member_breaches(&packages),
             [
                 "extras is not in CRATES: enter it where it stands in the order".to_owned(),
                 "bench is in CRATES, but no member".to_owned()

@@ -1,7 +1,5 @@
 //! `sluicelab load` as it is asked: what its options make of requests, load and exit codes.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -12,9 +10,9 @@ use std::thread;
 
 use serde_json::Value;
 
-use support::server::{Server, Setup};
-use support::site::{HELLO, LARGE};
-use support::variant::VARIANTS;
+use harness::server::{Server, Setup};
+use harness::site::{HELLO, LARGE};
+use harness::variant::VARIANTS;
 
 fn run(target: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluicelab"));

@@ -1,8 +1,6 @@
 //! What is logged ends nothing and keeps nobody waiting, whatever has become of the log: its disk is full, or
 //! nobody reads.
 
-mod support;
-
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,15 +9,15 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 
+use harness::client::{one, request};
+use harness::server::{Server, Setup, children};
+use harness::site::HELLO;
+use harness::small_disk::SmallDisk;
+use harness::terminal::Terminal;
+use harness::variant::{Test, Variant, tests};
+use harness::{eventually, namespace, sleep_ms};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::process::{Pid, Signal, kill_process};
-use support::client::{one, request};
-use support::server::{Server, Setup, children};
-use support::site::HELLO;
-use support::small_disk::SmallDisk;
-use support::terminal::Terminal;
-use support::variant::{Test, Variant, tests};
-use support::{eventually, namespace, sleep_ms};
 
 const TESTS: &[Test] = tests![
     Each:
@@ -49,7 +47,7 @@ fn main() -> ExitCode {
     if !namespace::enter() {
         return ExitCode::SUCCESS;
     }
-    support::variant::run_for(VARIANTS, &[("logs", TESTS)])
+    harness::variant::run_for(VARIANTS, &[("logs", TESTS)])
 }
 
 /// A server that can't be heard, so that everything else has to be looked at.

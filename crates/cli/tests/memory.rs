@@ -1,16 +1,14 @@
 //! `sluice memory`: the model of a running server's memory against what the kernel says of its processes.
 
-mod support;
-
 use std::fs;
 use std::process::{Command, ExitCode, Output};
 use std::sync::{Mutex, PoisonError};
 
+use harness::client::Client;
+use harness::eventually;
+use harness::server::{Server, Setup};
+use harness::variant::{Test, Variant, tests};
 use serde_json::Value;
-use support::client::Client;
-use support::eventually;
-use support::server::{Server, Setup};
-use support::variant::{Test, Variant, tests};
 
 const TESTS: &[Test] = tests![
     Each: model, growth;
@@ -18,7 +16,7 @@ const TESTS: &[Test] = tests![
 ];
 
 fn main() -> ExitCode {
-    support::variant::run(&[("memory", TESTS)])
+    harness::variant::run(&[("memory", TESTS)])
 }
 
 /// Files of the root that are not the standard site's.

@@ -1,8 +1,6 @@
 //! Clients that do what they should not, by the hundreds and thousands, while another one keeps being served;
 //! afterwards the server holds no more descriptors and memory than before.
 
-mod support;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -13,13 +11,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use harness::client::{Client, request};
+use harness::held::{Held, is_told_to_hold};
+use harness::server::{Server, Setup};
+use harness::site::{HELLO, LARGE, pattern};
+use harness::variant::{Test, Variant, tests};
+use harness::{PATIENCE, Random, eventually, sleep_ms};
 use socket2::SockRef;
-use support::client::{Client, request};
-use support::held::{Held, is_told_to_hold};
-use support::server::{Server, Setup};
-use support::site::{HELLO, LARGE, pattern};
-use support::variant::{Test, Variant, tests};
-use support::{PATIENCE, Random, eventually, sleep_ms};
 
 const TESTS: &[Test] = tests![
     Each:
@@ -39,7 +37,7 @@ fn main() -> ExitCode {
     if is_told_to_hold() {
         return ExitCode::SUCCESS;
     }
-    support::variant::run(&[("misbehaving", TESTS)])
+    harness::variant::run(&[("misbehaving", TESTS)])
 }
 
 const CONFIG: &str = "
@@ -348,7 +346,7 @@ const HELD: usize = 10_000;
 
 /// 20,000 connects and not one request.
 fn crowd_without_a_request(variant: &Variant) {
-    let limit = support::variant::raise_descriptor_limit();
+    let limit = harness::variant::raise_descriptor_limit();
     // Where only so many are accepted, the others have to find room in the accept queue.
     let held = if variant.serves_one_at_a_time() { HELD / 8 } else { HELD };
     let held = held.min(usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(100));
@@ -401,7 +399,7 @@ fn broken_requests(variant: &Variant) {
             for _ in 0..=random.below(4) {
                 let at = random.below(bytes.len());
                 match random.below(3) {
-                    0 => bytes[at] = random.next() as u8,
+                    0 => bytes[at] = random.draw() as u8,
                     1 => drop(bytes.remove(at)),
                     _ => bytes.insert(at, b"\r\n\0 :,;%/.0A"[random.below(12)]),
                 }

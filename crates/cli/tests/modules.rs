@@ -7,13 +7,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, fs,
+    fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
+use harness::workspace::{self, Package, Target};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
-use serde::Deserialize;
 
 /// The modules of `server`, bottom up: each may name only those that stand before it.
 const ORDER: &[&str] = &[
@@ -59,7 +58,7 @@ const ORDER: &[&str] = &[
 fn modules_name_each_other_in_no_circle() {
     let mut found = Vec::new();
     let mut modules = 0;
-    for Target { root, order } in targets() {
+    for (root, order) in roots() {
         let sources = sources(&root);
         modules += sources.len();
         let breaches = breaches(&sources, order);
@@ -69,45 +68,18 @@ fn modules_name_each_other_in_no_circle() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// What is built from one root.
-struct Target {
-    root: PathBuf,
-    /// The order of its modules, if one is written.
-    order: Option<&'static [&'static str]>,
-}
-
-/// All libraries and programs of the workspace, as cargo tells them.
-fn targets() -> Vec<Target> {
-    #[derive(Deserialize)]
-    struct Workspace {
-        packages: Vec<Package>,
-    }
-    #[derive(Deserialize)]
-    struct Package {
-        name: String,
-        targets: Vec<Built>,
-    }
-    #[derive(Deserialize)]
-    struct Built {
-        kind: Vec<String>,
-        src_path: PathBuf,
-    }
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path"])
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
-        .output()
-        .expect("cargo can be run");
-    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
-    let workspace: Workspace = serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
-    let mut targets = Vec::new();
-    for Package { name, targets: built } in workspace.packages {
-        for Built { kind, src_path } in built {
+/// The root modules of all libraries and programs of the workspace, and the order of their modules if one is
+/// written.
+fn roots() -> Vec<(PathBuf, Option<&'static [&'static str]>)> {
+    let mut roots = Vec::new();
+    for Package { name, targets, .. } in workspace::packages() {
+        for Target { kind, src_path } in targets {
             if kind.iter().any(|kind| ["lib", "rlib", "bin"].contains(&kind.as_str())) {
-                targets.push(Target { root: src_path, order: (name == "server").then_some(ORDER) });
+                roots.push((src_path, (name == "server").then_some(ORDER)));
             }
         }
     }
-    targets
+    roots
 }
 
 /// Where a module stands: `["content", "table"]`. The crate itself stands nowhere.

@@ -6,13 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use harness::workspace::root;
 
 /// Installs everything below a directory, and gives the prefix in there.
 fn installed(below: &Path) -> PathBuf {
-    let mut install = Command::new(repository().join("contrib/install"));
+    let mut install = Command::new(root().join("contrib/install"));
     let binaries = Path::new(env!("CARGO_BIN_EXE_sluice")).parent().expect("a directory");
     install.env("DESTDIR", below).env("PREFIX", "/opt/sluice").env("BINARIES", binaries);
     said_nothing_wrong(&install.output().expect("it runs"));
@@ -78,7 +76,7 @@ fn every_key_has_its_place() {
     let directory = tempfile::tempdir().expect("a directory");
     let page = installed(directory.path()).join("share/man/man5/sluice.toml.5");
     let page = fs::read_to_string(page).expect("a page");
-    let example = fs::read_to_string(repository().join("docs/sluice.example.toml")).expect("an example");
+    let example = fs::read_to_string(root().join("docs/sluice.example.toml")).expect("an example");
     // Tests of the configuration hold the example against the code. What is indented there is an example in
     // it.
     let commented = example.lines().filter_map(|line| line.strip_prefix('#'));

@@ -1,19 +1,17 @@
 //! Copies with listeners of their own, CPU sets, and partitioned addresses: what the settings say is what the
 //! kernel is told.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use support::client::{Client, one, request};
-use support::eventually;
-use support::server::{Server, Setup, children, stop};
-use support::site::HELLO;
-use support::variant::Variant;
+use harness::client::{Client, one, request};
+use harness::eventually;
+use harness::server::{Server, Setup, children, stop};
+use harness::site::HELLO;
+use harness::variant::Variant;
 
 const N_COPY: Variant = Variant { name: "n_copy", options: &["--architecture=n-copy", "--copies=2"] };
 const TWO_OF_TWO: Variant =

@@ -2,25 +2,12 @@
 //! in the code that ARCHITECTURE.md and `docs/design/` have between backticks.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::{fs, iter};
 
+use harness::workspace::{files, root};
+
 const MOST_BYTES: usize = 20_000;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// What git has on record, or would take.
-fn files() -> Vec<String> {
-    let mut git = Command::new("git");
-    git.args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(root());
-    let output = git.output().expect("git can be run");
-    assert!(output.status.success(), "git: {}", String::from_utf8_lossy(&output.stderr));
-    let listed = String::from_utf8(output.stdout).expect("names are text");
-    listed.lines().filter(|path| root().join(path).exists()).map(str::to_owned).collect()
-}
 
 fn has_end(path: &str, end: &str) -> bool {
     Path::new(path).extension().is_some_and(|extension| extension == end)
@@ -105,7 +92,7 @@ fn the_map_is_short() {
 
 #[test]
 fn links_lead_somewhere() {
-    let files = files();
+    let files = files(&[]);
     let is_page = |path: &&String| has_end(path, "md") && !path.starts_with("fuzz/seeds/");
     let broken: Vec<String> =
         files.iter().filter(is_page).flat_map(|page| broken(page, &read(page))).collect();
@@ -114,7 +101,7 @@ fn links_lead_somewhere() {
 
 #[test]
 fn named_places_exist() {
-    let files = files();
+    let files = files(&[]);
     let code = code(&files);
     let is_map = |path: &&String| {
         *path == "ARCHITECTURE.md" || path.starts_with("docs/design/") && has_end(path, "md")

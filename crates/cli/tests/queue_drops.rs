@@ -4,17 +4,15 @@
 //! settings may be changed. A worker that is stopped lets its accept queue fill; a client whose socket drops
 //! what it receives never answers, and lets the SYN queue fill.
 
-mod support;
-
 use std::net::SocketAddr;
 use std::process::{Command, ExitCode};
 
+use harness::eventually;
+use harness::namespace::{self, settings};
+use harness::server::{self, Server, Setup};
+use harness::variant::{Test, Variant, tests};
 use serde_json::Value;
 use socket2::{Domain, SockFilter, Socket, Type};
-use support::eventually;
-use support::namespace::{self, settings};
-use support::server::{self, Server, Setup};
-use support::variant::{Test, Variant, tests};
 
 const TESTS: &[Test] = tests![
     Each: accept_queue_full;
@@ -25,7 +23,7 @@ fn main() -> ExitCode {
     if !namespace::enter() {
         return ExitCode::SUCCESS;
     }
-    support::variant::run(&[("queue_drops", TESTS)])
+    harness::variant::run(&[("queue_drops", TESTS)])
 }
 
 /// Settings that drop without cookies or resets.

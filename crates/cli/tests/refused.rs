@@ -1,15 +1,13 @@
 //! A server whose kernel or sandbox refuses a system call that the server can do without. strace makes every
 //! call of that name fail, in all processes. gVisor, old kernels and old seccomp profiles do the same.
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
-use support::server::{Server, Setup};
-use support::site::{HELLO, LARGE};
-use support::variant::Variant;
+use harness::server::{Server, Setup};
+use harness::site::{HELLO, LARGE};
+use harness::variant::Variant;
 
 const SYMPED: Variant = Variant { name: "symped", options: &["--architecture=symped", "--workers=1"] };
 const AMPED: Variant = Variant { name: "amped", options: &["--architecture=amped", "--workers=1"] };

@@ -1,8 +1,6 @@
 //! A reload whose workers fail at a step of their start changes nothing. The steps are those that
 //! `crates/server/src/faults.rs` lets a test choose.
 
-mod support;
-
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixDatagram;
@@ -12,12 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
+use harness::client::{Client, one, request};
+use harness::server::{Server, Setup, children};
+use harness::site::HELLO;
+use harness::variant::{Test, Variant, tests};
+use harness::{eventually, free_address, sleep_ms};
 use rustix::process::{Pid, Signal, kill_process};
-use support::client::{Client, one, request};
-use support::server::{Server, Setup, children};
-use support::site::HELLO;
-use support::variant::{Test, Variant, tests};
-use support::{eventually, free_address, sleep_ms};
 
 const TESTS: &[Test] = tests![
     Each:
@@ -33,7 +31,7 @@ const TESTS: &[Test] = tests![
 ];
 
 fn main() -> ExitCode {
-    support::variant::run(&[("reload_trial", TESTS)])
+    harness::variant::run(&[("reload_trial", TESTS)])
 }
 
 /// Steps of a worker's start, and how it fails there.
@@ -289,7 +287,7 @@ fn systemd_hears_of_reloads(variant: &Variant) {
     let setup = Setup::new(variant);
     let (fault, path) = (setup.directory().join("fault"), setup.directory().join("notify"));
     let socket = UnixDatagram::bind(&path).expect("a socket");
-    socket.set_read_timeout(Some(support::PATIENCE)).expect("a timeout");
+    socket.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
     let hear = || {
         let mut text = [0; 1024];
         let length = socket.recv(&mut text).expect("a message");

@@ -1,7 +1,5 @@
 //! Being a program: how it starts, what signals do to it, and how it ends (exit codes 0, 1 and 2).
 
-mod support;
-
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,13 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
+use harness::client::{Broken, Client, one, request};
+use harness::program::{from_a_file, replace, sluice};
+use harness::server::{Server, Setup, children, parse_address, state};
+use harness::site::{HELLO, LARGE, large, pattern};
+use harness::variant::{Test, Variant, tests};
+use harness::{PATIENCE, eventually, free_address, sleep_ms};
 use rustix::process::{Pid, Signal, kill_process};
-use support::client::{Broken, Client, one, request};
-use support::program::{from_a_file, replace, sluice};
-use support::server::{Server, Setup, children, parse_address, state};
-use support::site::{HELLO, LARGE, large, pattern};
-use support::variant::{Test, Variant, tests};
-use support::{PATIENCE, eventually, free_address, sleep_ms};
 
 const TESTS: &[Test] = tests![
     Each:
@@ -61,7 +59,7 @@ const TESTS: &[Test] = tests![
 ];
 
 fn main() -> ExitCode {
-    support::variant::run(&[("signals", TESTS)])
+    harness::variant::run(&[("signals", TESTS)])
 }
 
 fn idle_server_ends_at_once(variant: &Variant) {

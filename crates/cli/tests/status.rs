@@ -1,18 +1,16 @@
 //! The status endpoint: text, JSON and Prometheus metrics that say what was done.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::process::{Command, ExitCode};
 
+use harness::client::request;
+use harness::server::{Server, Setup};
+use harness::site::{HELLO, LARGE};
+use harness::variant::{Test, Variant, tests};
+use harness::{eventually, sleep_ms};
 use rustix::process::Signal;
 use serde_json::Value;
-use support::client::request;
-use support::server::{Server, Setup};
-use support::site::{HELLO, LARGE};
-use support::variant::{Test, Variant, tests};
-use support::{eventually, sleep_ms};
 
 const TESTS: &[Test] = tests![
     Each: json_counts, connections_by_state, accept_queue, waits_of_a_client_that_asks_again;
@@ -22,7 +20,7 @@ const TESTS: &[Test] = tests![
 ];
 
 fn main() -> ExitCode {
-    support::variant::run(&[("status", TESTS)])
+    harness::variant::run(&[("status", TESTS)])
 }
 
 /// Does this and that on three connections.
@@ -103,7 +101,7 @@ fn connections_by_state(variant: &Variant) {
     let mut body = server.connect();
     body.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n");
     assert_eq!(body.reply().status, 405);
-    let mut slow = support::client::Client::connect_narrow(server.address);
+    let mut slow = harness::client::Client::connect_narrow(server.address);
     slow.ask("GET", "/big.bin", &[]);
     let state = |name: &str| server.count(&format!("connections/{name}"));
     let expected = [("idle", 3), ("reading_head", 2), ("reading_body", 1), ("writing", 1), ("lingering", 0)];
@@ -117,7 +115,7 @@ fn connections_of_workers_that_retire(variant: &Variant) {
     let setup =
         Setup::new(variant).config("[tcp]\nsend_buffer = \"64 KiB\"").file("big.bin", vec![b'x'; 4 << 20]);
     let server = setup.start();
-    let mut slow: Vec<_> = (0..4).map(|_| support::client::Client::connect_narrow(server.address)).collect();
+    let mut slow: Vec<_> = (0..4).map(|_| harness::client::Client::connect_narrow(server.address)).collect();
     for client in &mut slow {
         client.ask("GET", "/big.bin", &[]);
     }
@@ -269,12 +267,12 @@ fn command(variant: &Variant) {
 
 /// A name that a web page has pointed here is none that the endpoint answers for, unless it is set.
 fn hosts(variant: &Variant) {
-    let address = support::free_address();
+    let address = harness::free_address();
     let config = |hosts: &str| format!("status_hosts = [{hosts}]");
     let server =
         Setup::new(variant).argument(format!("--status={address}")).config(&config("'a.example'")).start();
     let status = |host: &str| {
-        let mut client = support::client::Client::connect(address);
+        let mut client = harness::client::Client::connect(address);
         client.send(format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         let reply = client.reply();
         assert!(reply.status == 200 || reply.text().contains("status_hosts"), "{}", reply.text());
@@ -312,7 +310,7 @@ fn off_by_default(variant: &Variant) {
 
 /// Also while somebody is still being answered.
 fn its_address_is_free_at_the_end(variant: &Variant) {
-    let address = support::free_address();
+    let address = harness::free_address();
     let start = || Setup::new(variant).argument(format!("--status={address}")).start();
     let mut server = start();
     let _asker = TcpStream::connect(address).expect("somebody to ask");

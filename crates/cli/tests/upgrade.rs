@@ -1,8 +1,6 @@
 //! The process becomes another program, and its clients notice nothing; and an upgrade that can't serve
 //! leaves what serves, whatever is wrong with it.
 
-mod support;
-
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,13 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use harness::client::{Client, one, request};
+use harness::program::{from_a_file, replace, sluice};
+use harness::server::{Server, Setup, children};
+use harness::site::{HELLO, pattern};
+use harness::variant::{Test, Variant, tests};
+use harness::{eventually, sleep_ms};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
-use support::client::{Client, one, request};
-use support::program::{from_a_file, replace, sluice};
-use support::server::{Server, Setup, children};
-use support::site::{HELLO, pattern};
-use support::variant::{Test, Variant, tests};
-use support::{eventually, sleep_ms};
 
 const TESTS: &[Test] = tests![
     Each:
@@ -47,7 +45,7 @@ const VARIANTS: &[Variant] = &[
 ];
 
 fn main() -> ExitCode {
-    support::variant::run_for(VARIANTS, &[("upgrade", TESTS)])
+    harness::variant::run_for(VARIANTS, &[("upgrade", TESTS)])
 }
 
 /// Those who served before serve, and their status is told.

@@ -5,9 +5,6 @@
 //! else.
 
 mod slow_disk;
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::fs::{self, File};
 use std::io::IoSliceMut;
 use std::process::ExitCode;
@@ -16,12 +13,12 @@ use rustix::fs::{Advice, fadvise};
 use rustix::io::{ReadWriteFlags, preadv2};
 use rustix::process::Signal;
 
+use harness::client::{Broken, Client, request};
+use harness::server::{Server, Setup};
+use harness::site::{HELLO, LARGE, large, pattern};
+use harness::variant::{Test, Variant, tests};
+use harness::{eventually, sleep_ms};
 use slow_disk::{LEN, SlowDisk, content};
-use support::client::{Broken, Client, request};
-use support::server::{Server, Setup};
-use support::site::{HELLO, LARGE, large, pattern};
-use support::variant::{Test, Variant, tests};
-use support::{eventually, sleep_ms};
 
 const TESTS: &[Test] = tests![
     Each:
@@ -60,7 +57,7 @@ const VARIANTS: &[Variant] = &[
 ];
 
 fn main() -> ExitCode {
-    support::variant::run_for(VARIANTS, &[("slow_disk", TESTS)])
+    harness::variant::run_for(VARIANTS, &[("slow_disk", TESTS)])
 }
 
 /// A server with a slow disk below `/slow`, unless none can be had here.

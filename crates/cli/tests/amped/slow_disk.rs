@@ -18,7 +18,7 @@ use fuser::{
 
 use rustix::mount::UnmountFlags;
 
-use crate::support::site::pattern;
+use harness::site::pattern;
 
 /// How long each file is: a few windows, of which the last is not full.
 pub(crate) const LEN: usize = 600_000;

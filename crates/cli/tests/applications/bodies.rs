@@ -1,11 +1,11 @@
 //! Bodies of requests on their way to an application, whole and before it is asked.
 
 use crate::site::{md5, php_site};
-use crate::support::client::{Reply, post, request};
-use crate::support::scripted::{self, Asked, answer, pool};
-use crate::support::server::Setup;
-use crate::support::site::pattern;
-use crate::support::variant::{Test, Variant, tests};
+use harness::client::{Reply, post, request};
+use harness::scripted::{self, Asked, answer, pool};
+use harness::server::Setup;
+use harness::site::pattern;
+use harness::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
     Drivers: bodies_are_brought, large_uploads_go_on;

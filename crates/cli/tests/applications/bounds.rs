@@ -8,12 +8,12 @@ use std::thread;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::site::php_site;
-use crate::support::client::post;
-use crate::support::scripted::pool;
-use crate::support::server::Setup;
-use crate::support::site::{HELLO, pattern};
-use crate::support::variant::{Test, Variant, tests};
-use crate::support::{eventually, sleep_ms};
+use harness::client::post;
+use harness::scripted::pool;
+use harness::server::Setup;
+use harness::site::{HELLO, pattern};
+use harness::variant::{Test, Variant, tests};
+use harness::{eventually, sleep_ms};
 
 pub(super) const TESTS: &[Test] = tests![Three:
     a_queue_that_stays_full,
@@ -49,7 +49,7 @@ fn a_queue_that_stays_full(variant: &Variant) {
     let accepting = thread::spawn(move || {
         for _ in 0..=waiting.len() {
             let (socket, _) = listener.accept().expect("a connection");
-            let _ = socket.send(&crate::support::scripted::answer("X: y\n\nwell"));
+            let _ = socket.send(&harness::scripted::answer("X: y\n\nwell"));
             waiting.pop();
             // Let it read what is asked of it.
             thread::spawn(move || std::io::copy(&mut &socket, &mut std::io::sink()));
@@ -80,9 +80,9 @@ fn an_application_that_takes_nothing(variant: &Variant) {
 /// Nobody is asked with a part of it.
 fn a_parameter_that_is_too_long(variant: &Variant) {
     let setup = Setup::new(variant);
-    let socket = crate::support::scripted::start(setup.directory(), "app.sock", |mut asked| {
+    let socket = harness::scripted::start(setup.directory(), "app.sock", |mut asked| {
         let length = asked.params["HTTP_COOKIE"].len();
-        asked.say(crate::support::scripted::answer(format!("X: y\n\n{length}")))
+        asked.say(harness::scripted::answer(format!("X: y\n\n{length}")))
     });
     let server =
         setup.config(&format!("{}[limits]\nheader_size = '200 KiB'\n", pool(&[&socket], ""))).start();

@@ -2,12 +2,11 @@
 
 use rustix::process::Signal;
 
-use crate::support;
-use crate::support::client::Broken;
-use crate::support::scripted::{self, answer, end, pool, record, scripted_site, scripted_site_with};
-use crate::support::server::Setup;
-use crate::support::site::HELLO;
-use crate::support::variant::{Test, Variant, tests};
+use harness::client::Broken;
+use harness::scripted::{self, answer, end, pool, record, scripted_site, scripted_site_with};
+use harness::server::Setup;
+use harness::site::HELLO;
+use harness::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
     Drivers: an_application_that_is_silent, applications_that_break, replies_that_are_cut_off;
@@ -45,7 +44,7 @@ fn an_application_that_is_silent(variant: &Variant) {
                 asked.say(record(6, b"Content-Type: a/b\r\n\r\n"));
                 for _ in 0..30 {
                     asked.say(record(6, b"x"));
-                    support::sleep_ms(100);
+                    harness::sleep_ms(100);
                 }
                 asked.say(end());
             }

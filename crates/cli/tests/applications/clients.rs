@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, mpsc};
 
-use crate::support::scripted::{Asked, answer, end, gateway_site, record, scripted_site};
-use crate::support::site::{HELLO, pattern};
-use crate::support::variant::{Test, Variant, tests};
-use crate::support::{self, eventually};
+use harness::eventually;
+use harness::scripted::{Asked, answer, end, gateway_site, record, scripted_site};
+use harness::site::{HELLO, pattern};
+use harness::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
     Each: a_client_that_leaves;
@@ -17,12 +17,12 @@ pub(super) const TESTS: &[Test] = tests![
 fn one_request_after_the_other(variant: &Variant) {
     let server = scripted_site(variant, |mut asked: Asked| asked.say(answer("X: y\n\nwell")));
     let mut client = server.connect();
-    let took = support::client::time(|| {
+    let took = harness::client::time(|| {
         for _ in 0..100 {
             assert_eq!(client.get("/app/x").text(), "well");
         }
     });
-    assert!(took < support::PATIENCE, "{took:?}");
+    assert!(took < harness::PATIENCE, "{took:?}");
 }
 
 fn a_client_that_leaves(variant: &Variant) {
@@ -41,13 +41,13 @@ fn a_client_that_leaves(variant: &Variant) {
     for (left, target) in ["/app/x", "/app/x?begun"].into_iter().enumerate() {
         let mut client = server.connect();
         client.ask("GET", target, &[]);
-        heard.recv_timeout(support::PATIENCE).expect("the application is asked");
+        heard.recv_timeout(harness::PATIENCE).expect("the application is asked");
         if target.ends_with("begun") {
             client.read_raw(10).expect("a reply begins");
         }
         drop(client);
         // The request to abort, and the end.
-        assert_eq!(heard.recv_timeout(support::PATIENCE).expect("the application hears of it"), [2]);
+        assert_eq!(heard.recv_timeout(harness::PATIENCE).expect("the application hears of it"), [2]);
         eventually("it is counted", || server.pool_count("clients_left") == left as u64 + 1);
     }
     assert_eq!(server.get("/hello.txt").text(), HELLO);
@@ -75,7 +75,7 @@ fn a_slow_client(variant: &Variant) {
     eventually("it has begun", || count() > 0);
     let mut before = 0;
     eventually("the application waits", || {
-        support::sleep_ms(200);
+        harness::sleep_ms(200);
         std::mem::replace(&mut before, count()) == count()
     });
     assert!(count() < PIECES / 2, "{} pieces are under way", count());

@@ -10,13 +10,13 @@ use std::thread;
 
 use sys::socket::Slice;
 
-use crate::support::client::{Broken, Client};
-use crate::support::guest::{self, Asked, FILLED, FREE, filled};
-use crate::support::scripted::{self, answer, end, record};
-use crate::support::server::{Server, Setup};
-use crate::support::site::{HELLO, pattern};
-use crate::support::variant::{Test, Variant, tests};
-use crate::support::{eventually, sleep_ms};
+use harness::client::{Broken, Client};
+use harness::guest::{self, Asked, FILLED, FREE, filled};
+use harness::scripted::{self, answer, end, record};
+use harness::server::{Server, Setup};
+use harness::site::{HELLO, pattern};
+use harness::variant::{Test, Variant, tests};
+use harness::{eventually, sleep_ms};
 
 pub(super) const TESTS: &[Test] = tests![
     Each: records_without_end, descriptors_that_nobody_asked_for;

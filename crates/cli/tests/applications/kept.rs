@@ -4,12 +4,12 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 
 use crate::site::{ECHO, INDEX, md5};
-use crate::support::client::{Client, post};
-use crate::support::fpm::Fpm;
-use crate::support::scripted::{self, Asked, pool};
-use crate::support::server::{Server, Setup};
-use crate::support::variant::{Test, Variant, tests};
-use crate::support::{self, eventually};
+use harness::client::{Client, post};
+use harness::eventually;
+use harness::fpm::Fpm;
+use harness::scripted::{self, Asked, pool};
+use harness::server::{Server, Setup};
+use harness::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
     Three:
@@ -48,7 +48,7 @@ fn connections_that_are_kept(variant: &Variant) {
         keeping_site(variant, "keep = 1\nkeep_timeout = '1 s'", |asked, _| asked.answer("X: y\n\nwell", 2));
     let mut client = server.connect();
     for round in 0..20 {
-        support::sleep_ms(COME_TO_REST_MS);
+        harness::sleep_ms(COME_TO_REST_MS);
         assert_eq!(client.get("/app/x").text(), "well");
         if round % 5 == 4 {
             client.send(post("/app/x", b"body"));
@@ -73,7 +73,7 @@ fn kept_connections_that_break(variant: &Variant) {
         keeping_site(variant, "keep = 1", |asked, before| before == 0 && asked.answer("X: y\n\nwell", 1));
     let mut client = server.connect();
     for _ in 0..20 {
-        support::sleep_ms(COME_TO_REST_MS);
+        harness::sleep_ms(COME_TO_REST_MS);
         assert_eq!(client.get("/app/x").text(), "well");
     }
     let broke = seen.lock().expect("no panic").iter().filter(|(_, before)| *before > 0).count() as u64;
@@ -89,13 +89,13 @@ fn what_is_said_behind_the_end(variant: &Variant) {
         let behind = asked.numbered(&[(6, b"X: y\n\nstray"), (7, b"stray"), (3, &[0; 8])]);
         asked.answer("X: y\n\nwell", 1);
         // With the end of the reply, or when the next request is announced.
-        support::sleep_ms(before as u64 % 2 * COME_TO_REST_MS);
+        harness::sleep_ms(before as u64 % 2 * COME_TO_REST_MS);
         asked.say(behind)
     });
     let mut client = server.connect();
     for _ in 0..20 {
         assert_eq!(client.get("/app/x").text(), "well");
-        support::sleep_ms(2 * COME_TO_REST_MS);
+        harness::sleep_ms(2 * COME_TO_REST_MS);
     }
     let seen = seen.lock().expect("no panic").clone();
     // Also after one for which more came late.
@@ -124,7 +124,7 @@ fn php_on_kept_connections(variant: &Variant) {
     let server = setup.config(&config).start();
     let mut client = server.connect();
     let index = |client: &mut Client| {
-        support::sleep_ms(COME_TO_REST_MS);
+        harness::sleep_ms(COME_TO_REST_MS);
         assert_eq!(client.get("/index.php").text(), "index /index.php -");
     };
     for _ in 0..5 {

@@ -6,10 +6,10 @@ use std::thread;
 
 use rustix::process::Signal;
 
-use crate::support::scripted::{Asked, answer, scripted_site_with};
-use crate::support::site::HELLO;
-use crate::support::variant::{Test, Variant, tests};
-use crate::support::{eventually, sleep_ms};
+use harness::scripted::{Asked, answer, scripted_site_with};
+use harness::site::HELLO;
+use harness::variant::{Test, Variant, tests};
+use harness::{eventually, sleep_ms};
 
 pub(super) const TESTS: &[Test] = tests![
     Each: as_many_as_it_has_children;

@@ -17,12 +17,9 @@ mod scripts;
 mod shared;
 mod site;
 mod spool;
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::process::ExitCode;
 
-use support::variant::Topic;
+use harness::variant::Topic;
 
 const TOPICS: &[Topic] = &[
     // What an application is asked for, and told.
@@ -48,5 +45,5 @@ const TOPICS: &[Topic] = &[
 ];
 
 fn main() -> ExitCode {
-    support::variant::run(TOPICS)
+    harness::variant::run(TOPICS)
 }

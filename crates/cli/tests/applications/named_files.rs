@@ -10,13 +10,12 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::thread;
 
-use crate::support;
-use crate::support::client::Client;
-use crate::support::scripted::{self, answer, pool};
-use crate::support::server::{Server, Setup};
-use crate::support::site::pattern;
-use crate::support::variant::{Test, Variant, tests};
-use crate::support::{Random, sleep_ms};
+use harness::client::Client;
+use harness::scripted::{self, answer, pool};
+use harness::server::{Server, Setup};
+use harness::site::pattern;
+use harness::variant::{Test, Variant, tests};
+use harness::{Random, sleep_ms};
 
 pub(super) const TESTS: &[Test] = tests![
     Drivers: files_within_a_body, a_file_within_a_body_is_cut_short, a_large_file_keeps_no_application;
@@ -35,7 +34,7 @@ fn files_that_are_named(variant: &Variant) {
     let large = pattern(3, 3_000_000);
     fs::write(private.join("large"), &large).expect("a file");
     symlink("/etc/passwd", private.join("out")).expect("a link");
-    support::server::settle();
+    harness::server::settle();
     let at = private.display().to_string();
     // What is behind /app/ is the head of the reply, in hexadecimal.
     let socket = scripted::start(setup.directory(), "app.sock", move |mut asked| {
@@ -111,7 +110,7 @@ fn a_large_file_keeps_no_application(variant: &Variant) {
     let setup = Setup::new(variant);
     let file = setup.directory().join("large");
     fs::write(&file, pattern(3, 20_000_000)).expect("a file");
-    support::server::settle();
+    harness::server::settle();
     let socket = setup.directory().join("app.sock");
     let listener = UnixListener::bind(&socket).expect("a socket");
     let named = format!("X-Sendfile: {}\n\n", file.display());
@@ -187,7 +186,7 @@ fn composing_site(
     fs::write(private.join("large"), pattern(3, LARGE)).expect("a file");
     fs::write(private.join("other"), pattern(4, OTHER)).expect("a file");
     symlink("/etc/passwd", private.join("out")).expect("a link");
-    support::server::settle();
+    harness::server::settle();
     let at = private.display().to_string();
     let replies = replies(&at);
     let socket = scripted::start(setup.directory(), "app.sock", move |mut asked| {
@@ -298,7 +297,7 @@ fn a_file_within_a_body_is_cut_short(variant: &Variant) {
     });
     let long = private.join("long");
     fs::write(&long, pattern(6, 8 << 20)).expect("a file");
-    support::server::settle();
+    harness::server::settle();
     let mut client = Client::connect_narrow(server.address);
     client.ask("GET", "/app/long", &[]);
     let beginning = client.read_raw(100_000).expect("a beginning");

@@ -4,11 +4,11 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
-use crate::support::scripted::{self, answer, pool, record, scripted_site};
-use crate::support::server::Setup;
-use crate::support::site::HELLO;
-use crate::support::variant::{Test, Variant, tests};
-use crate::support::{self, eventually};
+use harness::eventually;
+use harness::scripted::{self, answer, pool, record, scripted_site};
+use harness::server::Setup;
+use harness::site::HELLO;
+use harness::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
     Three: seen_from_outside, errors_are_logged;
@@ -27,7 +27,7 @@ fn seen_from_outside(variant: &Variant) {
         let trace = asked.params.get("HTTP_TRACEPARENT").cloned();
         told.lock().expect("no panic").send(trace).expect("the test waits");
         eventually("the test goes on", || opened.load(Ordering::Relaxed));
-        support::sleep_ms(30);
+        harness::sleep_ms(30);
         asked.say(answer("X: y\n\nwell"));
     });
     let log = setup.directory().join("access.log");
@@ -36,14 +36,14 @@ fn seen_from_outside(variant: &Variant) {
     let told = |name: &str| server.pool_count(name);
     let mut first = server.connect();
     first.ask("GET", "/app/first", &[("traceparent", TRACE)]);
-    assert_eq!(heard.recv_timeout(support::PATIENCE).expect("it is asked"), Some(TRACE.to_owned()));
+    assert_eq!(heard.recv_timeout(harness::PATIENCE).expect("it is asked"), Some(TRACE.to_owned()));
     let mut second = server.connect();
     second.ask("GET", "/app/second", &[("traceparent", "rubbish")]);
     eventually("one waits", || told("queued") == 1);
     assert_eq!((told("in_flight"), told("requests")), (1, 2));
     assert_eq!(server.get("/app/third").status, 503);
     assert_eq!((told("requests"), told("refused"), told("failures")), (3, 1, 1));
-    support::sleep_ms(20);
+    harness::sleep_ms(20);
     is_open.store(true, Ordering::Relaxed);
     assert_eq!((first.reply().text(), second.reply().text()), ("well".into(), "well".into()));
     eventually("nobody is left", || (told("queued"), told("in_flight")) == (0, 0));

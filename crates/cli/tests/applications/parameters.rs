@@ -2,12 +2,11 @@
 
 use std::sync::{Mutex, mpsc};
 
-use crate::support;
-use crate::support::client::request;
-use crate::support::scripted::{self, Asked, answer, pool, scripted_site};
-use crate::support::server::Setup;
-use crate::support::site::HELLO;
-use crate::support::variant::{Test, Variant, tests};
+use harness::client::request;
+use harness::scripted::{self, Asked, answer, pool, scripted_site};
+use harness::server::Setup;
+use harness::site::HELLO;
+use harness::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
     Three: routes_to_programs, any_method, fields_that_deceive, what_proxies_tell;
@@ -102,7 +101,7 @@ fn fields_that_deceive(variant: &Variant) {
     ];
     let reply = server.fetch("GET", "/app/some%20where?q=%20", &fields);
     assert_eq!((reply.status, &*reply.text()), (200, "well"));
-    let params = heard.recv_timeout(support::PATIENCE).expect("the application is asked");
+    let params = heard.recv_timeout(harness::PATIENCE).expect("the application is asked");
     let of_client: Vec<_> = params.iter().filter(|(name, _)| name.starts_with("HTTP_")).collect();
     let of_client: Vec<_> = of_client.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let expected = [("HTTP_AUTHORIZATION", "Basic YTpi"), ("HTTP_COOKIE", "a=1; b=2"), ("HTTP_HOST", "test")];

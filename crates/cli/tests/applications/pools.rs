@@ -5,10 +5,10 @@ use std::sync::{Mutex, mpsc};
 
 use rustix::process::Signal;
 
-use crate::support::scripted::{self, Asked, answer, pool};
-use crate::support::server::Setup;
-use crate::support::variant::{Test, Variant, tests};
-use crate::support::{self, eventually};
+use harness::eventually;
+use harness::scripted::{self, Asked, answer, pool};
+use harness::server::Setup;
+use harness::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
     Three: several_servers, a_reload;
@@ -40,14 +40,14 @@ fn a_reload(variant: &Variant) {
     let told = Mutex::new(told);
     let slow = scripted::start(setup.directory(), "slow.sock", move |mut asked| {
         told.lock().expect("no panic").send(()).expect("the test waits");
-        support::sleep_ms(700);
+        harness::sleep_ms(700);
         asked.say(answer("X: y\n\nslow"));
     });
     let new = scripted::start(setup.directory(), "new.sock", |mut asked| asked.say(answer("X: y\n\nnew")));
     let server = setup.config(&pool(&[&slow], "")).start();
     let mut client = server.connect();
     client.ask("GET", "/app/x", &[]);
-    heard.recv_timeout(support::PATIENCE).expect("the application is asked");
+    heard.recv_timeout(harness::PATIENCE).expect("the application is asked");
     server.rewrite_config(&pool(&[&new], ""));
     server.signal(Signal::HUP);
     assert_eq!(client.reply().text(), "slow");

@@ -5,11 +5,11 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use crate::site::{INDEX, php_site};
-use crate::support::eventually;
-use crate::support::scripted::{self, answer};
-use crate::support::server::{Server, Setup};
-use crate::support::site::HELLO;
-use crate::support::variant::{Test, Variant, tests};
+use harness::eventually;
+use harness::scripted::{self, answer};
+use harness::server::{Server, Setup};
+use harness::site::HELLO;
+use harness::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
     Drivers: php, nothing_walks_around_a_route_that_refuses;

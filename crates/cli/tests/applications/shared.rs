@@ -4,12 +4,12 @@ use std::os::unix::fs::FileExt;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 
-use crate::support::client::{Broken, Client, post};
-use crate::support::guest::{self, Asked, Connection, FILLED, filled};
-use crate::support::server::{Server, Setup};
-use crate::support::site::{HELLO, pattern};
-use crate::support::variant::{Test, Variant, tests};
-use crate::support::{self, eventually, scripted, sleep_ms};
+use harness::client::{Broken, Client, post};
+use harness::guest::{self, Asked, Connection, FILLED, filled};
+use harness::server::{Server, Setup};
+use harness::site::{HELLO, pattern};
+use harness::variant::{Test, Variant, tests};
+use harness::{eventually, scripted, sleep_ms};
 
 pub(super) const TESTS: &[Test] = tests![
     Drivers:
@@ -25,7 +25,7 @@ fn site(
     more: &str,
     serve: impl Fn(Asked) -> Option<Connection> + Send + Sync + 'static,
 ) -> Server {
-    guest::site(variant, "shared-memory", more, serve)
+    scripted::guest_site(variant, "shared-memory", more, serve)
 }
 
 fn asked_for(asked: &Asked) -> (u64, usize) {
@@ -242,7 +242,7 @@ fn a_slow_client_keeps_nobody(variant: &Variant) {
     let mut slow = server.connect_narrow();
     slow.ask("GET", &format!("/app/1/{length}"), &[]);
     assert_eq!(
-        over.recv_timeout(support::PATIENCE),
+        over.recv_timeout(harness::PATIENCE),
         Ok(true),
         "it has said all, and its client has not read"
     );
@@ -297,7 +297,7 @@ fn no_more_than_its_bound(variant: &Variant) {
         let mut clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();
         for (client, is_shared) in clients.iter_mut().zip([true, true, false]) {
             client.ask("GET", "/app/1/100", &[]);
-            assert_eq!(heard.recv_timeout(support::PATIENCE), Ok(is_shared));
+            assert_eq!(heard.recv_timeout(harness::PATIENCE), Ok(is_shared));
         }
         eventually("it is told", || server.count("application_memory_bytes") == 512 << 10);
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_sluice"))

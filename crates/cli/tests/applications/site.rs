@@ -1,8 +1,8 @@
 //! A site whose scripts PHP-FPM runs.
 
-use crate::support::fpm::Fpm;
-use crate::support::server::Setup;
-use crate::support::variant::Variant;
+use harness::fpm::Fpm;
+use harness::server::Setup;
+use harness::variant::Variant;
 
 pub(super) const INDEX: &str =
     "<?php echo 'index ', $_SERVER['SCRIPT_NAME'], ' ', $_SERVER['PATH_INFO'] ?? '-';";

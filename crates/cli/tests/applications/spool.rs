@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::support;
-use crate::support::client::post;
-use crate::support::scripted::{self, end, gateway_site, pool, record};
-use crate::support::server::Setup;
-use crate::support::site::{HELLO, pattern};
-use crate::support::small_disk::SmallDisk;
-use crate::support::variant::{Test, Variant, tests};
+use harness::client::post;
+use harness::scripted::{self, end, gateway_site, pool, record};
+use harness::server::Setup;
+use harness::site::{HELLO, pattern};
+use harness::small_disk::SmallDisk;
+use harness::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
     Three: scant_memory, a_full_disk_beneath_the_spool, spilled_replies_are_bounded;
@@ -79,7 +78,7 @@ fn spilled_replies_are_bounded(variant: &Variant) {
     let mut taken = Vec::new();
     while taken.len() < 8_000_000 {
         taken.extend(slow.read_raw(100_000).expect("more of the reply"));
-        support::sleep_ms(1);
+        harness::sleep_ms(1);
     }
     slow.unread(taken);
     assert!(slow.reply().body == *reply);

@@ -19,8 +19,8 @@ use server::line::Line;
 use server::service::Service;
 use sys::socket::{PeerAddress, Slice};
 
-use crate::support::Random;
 use crate::world;
+use harness::Random;
 
 /// How long nothing has to come for deadlines to be looked at.
 const TICK: Duration = Duration::from_millis(5);

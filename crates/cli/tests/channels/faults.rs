@@ -8,9 +8,9 @@ use server::conversation::Conversation;
 use server::service::Service;
 use sys::socket::PeerAddress;
 
-use crate::support::site;
 use crate::turn::{Brought, Bytes, Ended, turn};
 use crate::world;
+use harness::site;
 
 pub(crate) const TESTS: &[(&str, fn())] = &[("each_operation_fails", each_operation_fails)];
 

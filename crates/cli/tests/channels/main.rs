@@ -9,9 +9,6 @@
 //! This program is the server, too: `serve` as the first argument, as `sluice` has it. The front that clients
 //! connect to is [`front`]; what all of it serves with is [`world`].
 
-#[path = "../support/mod.rs"]
-mod support;
-
 #[path = "../conformance/conditionals.rs"]
 mod conditionals;
 #[path = "../conformance/expect.rs"]
@@ -33,8 +30,8 @@ mod world;
 
 use std::process::ExitCode;
 
+use harness::variant::{On, Test, Topic, Variant};
 use libtest_mimic::Trial;
-use support::variant::{On, Test, Topic, Variant};
 
 /// The channels, as `--channel` names them.
 const CHANNELS: &[Variant] = &[
@@ -63,12 +60,12 @@ fn main() -> ExitCode {
         .map(|&(topic, tests)| (topic, tests.iter().map(|test| Test { on: On::Each, ..*test }).collect()))
         .collect();
     let topics: Vec<Topic> = tests.iter().map(|(topic, tests)| (*topic, &*tests.clone().leak())).collect();
-    let mut trials = support::variant::trials(CHANNELS, &topics, "stream");
+    let mut trials = harness::variant::trials(CHANNELS, &topics, "stream");
     trials.extend(faults::TESTS.iter().map(|&(name, test)| {
         Trial::test(format!("queues::faults::{name}"), move || {
             test();
             Ok(())
         })
     }));
-    support::variant::conclude(trials)
+    harness::variant::conclude(trials)
 }

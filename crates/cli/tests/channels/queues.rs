@@ -7,8 +7,8 @@ use server::conversation::Conversation;
 use server::service::Service;
 
 use crate::front::Channel;
-use crate::support::Random;
 use crate::turn::{self, Brought, Bytes, Ended};
+use harness::Random;
 
 /// Bytes that wait to be taken by the client at most.
 const ROOM: usize = 3000;

@@ -14,8 +14,8 @@ use server::conversation::Conversation;
 use server::service::Service;
 
 use crate::front::Channel;
-use crate::support::Random;
 use crate::turn::{self, Brought, Bytes, Ended};
+use harness::Random;
 
 const HELLO: u8 = 1;
 const DATA: u8 = 2;

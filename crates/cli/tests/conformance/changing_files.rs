@@ -8,11 +8,11 @@ use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::client::{Broken, Client, Reply, request};
-use crate::support::server::{Server, Setup};
-use crate::support::site::pattern;
-use crate::support::variant::{Test, Variant, tests};
-use crate::support::{eventually, sleep_ms};
+use harness::client::{Broken, Client, Reply, request};
+use harness::server::{Server, Setup};
+use harness::site::pattern;
+use harness::variant::{Test, Variant, tests};
+use harness::{eventually, sleep_ms};
 
 pub(crate) const TESTS: &[Test] = tests![
     Drivers:

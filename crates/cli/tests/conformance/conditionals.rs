@@ -2,10 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::support::client::Client;
-use crate::support::server::{Server, settle};
-use crate::support::site::HELLO;
-use crate::support::variant::{Test, Variant, tests};
+use harness::client::Client;
+use harness::server::{Server, settle};
+use harness::site::HELLO;
+use harness::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
     Three:

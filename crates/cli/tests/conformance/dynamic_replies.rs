@@ -5,13 +5,13 @@ use std::sync::{Mutex, mpsc};
 
 use rustix::process::Signal;
 
-use crate::support::client::{Broken, Client, Reply, request};
-use crate::support::conveyed;
-use crate::support::scripted::{self, answer, end, pool, record, scripted_site};
-use crate::support::server::Setup;
-use crate::support::site::HELLO;
-use crate::support::variant::{Test, Variant, tests};
-use crate::support::{PATIENCE, sleep_ms};
+use harness::client::{Broken, Client, Reply, request};
+use harness::conveyed;
+use harness::scripted::{self, answer, end, pool, record, scripted_site};
+use harness::server::Setup;
+use harness::site::HELLO;
+use harness::variant::{Test, Variant, tests};
+use harness::{PATIENCE, sleep_ms};
 
 pub(crate) const TESTS: &[Test] = tests![
     Drivers: pieces_as_they_are_made, replies_cut_short, the_last_reply, stopping;

@@ -5,13 +5,13 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
-use crate::support::client::{post, request};
-use crate::support::conveyed;
-use crate::support::scripted::{self, Asked, answer, pool, scripted_site};
-use crate::support::server::{Server, Setup};
-use crate::support::site::{HELLO, large, pattern};
-use crate::support::variant::{Test, Variant, tests};
-use crate::support::{PATIENCE, sleep_ms};
+use harness::client::{post, request};
+use harness::conveyed;
+use harness::scripted::{self, Asked, answer, pool, scripted_site};
+use harness::server::{Server, Setup};
+use harness::site::{HELLO, large, pattern};
+use harness::variant::{Test, Variant, tests};
+use harness::{PATIENCE, sleep_ms};
 
 pub(crate) const TESTS: &[Test] = tests![
     Each: an_upload_that_stalls, half_closed_clients;

@@ -4,9 +4,9 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::support::server::{Server, Setup};
-use crate::support::site::HELLO;
-use crate::support::variant::{Test, Variant, tests};
+use harness::server::{Server, Setup};
+use harness::site::HELLO;
+use harness::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
     Three:

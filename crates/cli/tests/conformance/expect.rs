@@ -1,8 +1,8 @@
 //! Expectations (RFC 9110 section 10.1.1).
 
-use crate::support::server::Server;
-use crate::support::site::HELLO;
-use crate::support::variant::{Test, Variant, tests};
+use harness::server::Server;
+use harness::site::HELLO;
+use harness::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
     Drivers: body_anyway;

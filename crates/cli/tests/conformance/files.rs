@@ -4,11 +4,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 
-use crate::support::client::{Reply, request};
-use crate::support::eventually;
-use crate::support::server::{Server, Setup};
-use crate::support::site::{HELLO, INDEX, SECRET, SMALL, pattern};
-use crate::support::variant::{Test, Variant, tests};
+use harness::client::{Reply, request};
+use harness::eventually;
+use harness::server::{Server, Setup};
+use harness::site::{HELLO, INDEX, SECRET, SMALL, pattern};
+use harness::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
     Each: every_byte_at_every_size;

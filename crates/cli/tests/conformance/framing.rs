@@ -1,11 +1,11 @@
 //! Where a message ends (RFC 9112 sections 6 and 7). Whatever two parties could read differently is refused,
 //! and a body is never taken for a request: this is what request smuggling lives from (section 11.2).
 
-use crate::support::client::{Broken, Client, Reply};
-use crate::support::server::Server;
-use crate::support::site::HELLO;
-use crate::support::sleep_ms;
-use crate::support::variant::{Test, Variant, tests};
+use harness::client::{Broken, Client, Reply};
+use harness::server::Server;
+use harness::site::HELLO;
+use harness::sleep_ms;
+use harness::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
     Drivers: body_that_comes_slowly, bodies_cut_anywhere, body_cut_short;

@@ -1,8 +1,8 @@
 //! Header fields (RFC 9112 section 5, RFC 9110 section 5), and Host (RFC 9112 section 3.2).
 
-use crate::support::client::Broken;
-use crate::support::server::Server;
-use crate::support::variant::{Test, Variant, tests};
+use harness::client::Broken;
+use harness::server::Server;
+use harness::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
     Three: malformed_fields, unusual_but_right, host_is_needed_once, host_is_checked, hosts_that_are_right;

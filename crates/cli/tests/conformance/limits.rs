@@ -1,8 +1,8 @@
 //! Bounds on what one request may ask for, each with its own status.
 
-use crate::support::client::{Broken, Reply};
-use crate::support::server::Server;
-use crate::support::variant::{Test, Variant, tests};
+use harness::client::{Broken, Reply};
+use harness::server::Server;
+use harness::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
     Drivers: head_size, endless_head;

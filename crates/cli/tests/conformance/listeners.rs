@@ -9,11 +9,11 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
-use crate::support::client::{one, request};
-use crate::support::server::{Setup, parse_address};
-use crate::support::site::HELLO;
-use crate::support::variant::{Test, Variant, tests};
-use crate::support::{PATIENCE, eventually};
+use harness::client::{one, request};
+use harness::server::{Setup, parse_address};
+use harness::site::HELLO;
+use harness::variant::{Test, Variant, tests};
+use harness::{PATIENCE, eventually};
 
 pub(crate) const TESTS: &[Test] = tests![
     Each: what_is_said, several_addresses, unix_socket;

@@ -2,9 +2,6 @@
 //! ask for, of files and of applications, what this server promises beyond that, and how it keeps its
 //! promises when files change, time runs out and clients pile up.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod changing_files;
 mod conditionals;
 mod dynamic_replies;
@@ -27,7 +24,7 @@ mod sites;
 mod targets;
 mod timeouts;
 
-use support::variant::Topic;
+use harness::variant::Topic;
 
 const TOPICS: &[Topic] = &[
     // What the protocol and the files decide, whoever moves the bytes: most of it runs for three variants.
@@ -56,5 +53,5 @@ const TOPICS: &[Topic] = &[
 ];
 
 fn main() -> std::process::ExitCode {
-    support::variant::run_with_transports(TOPICS, &["dynamic_requests", "dynamic_replies"])
+    harness::variant::run_with_transports(TOPICS, &["dynamic_requests", "dynamic_replies"])
 }

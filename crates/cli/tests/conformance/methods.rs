@@ -1,7 +1,7 @@
 //! Methods (RFC 9110 section 9): files take GET, HEAD and OPTIONS.
 
-use crate::support::server::{Server, Setup};
-use crate::support::variant::{Test, Variant, tests};
+use harness::server::{Server, Setup};
+use harness::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
     Three: head_is_get_without_content, options, other_methods, unknown_methods, trace_echoes_nothing;

@@ -10,11 +10,11 @@ use std::thread;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use serde_json::Value;
 
-use crate::support::client::{Broken, Client, request};
-use crate::support::server::{Server, Setup, first_free_descriptor, highest_descriptor, open_descriptors};
-use crate::support::site::HELLO;
-use crate::support::variant::{Test, Variant, tests};
-use crate::support::{eventually, sleep_ms};
+use harness::client::{Broken, Client, request};
+use harness::server::{Server, Setup, first_free_descriptor, highest_descriptor, open_descriptors};
+use harness::site::HELLO;
+use harness::variant::{Test, Variant, tests};
+use harness::{eventually, sleep_ms};
 
 pub(crate) const TESTS: &[Test] = tests![
     Each:

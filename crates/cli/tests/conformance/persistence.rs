@@ -1,10 +1,10 @@
 //! Connections that live on (RFC 9112 section 9): keep-alive, pipelining, close, and who may close when.
 
-use crate::support::client::{Broken, request};
-use crate::support::server::Server;
-use crate::support::site::{HELLO, INDEX, large};
-use crate::support::variant::{Test, Variant, tests};
-use crate::support::{Random, sleep_ms};
+use harness::client::{Broken, request};
+use harness::server::Server;
+use harness::site::{HELLO, INDEX, large};
+use harness::variant::{Test, Variant, tests};
+use harness::{Random, sleep_ms};
 
 pub(crate) const TESTS: &[Test] = tests![
     Each:
@@ -169,7 +169,7 @@ fn pipelining_in_odd_pieces(variant: &Variant) {
 /// Replies wait until the client takes them, and requests until then, but none is lost.
 fn pipelining_by_a_slow_reader(variant: &Variant) {
     let server = Server::start(variant);
-    let mut client = crate::support::client::Client::connect_narrow(server.address);
+    let mut client = harness::client::Client::connect_narrow(server.address);
     let text = request("GET", "/large.bin", &[]) + &request("GET", "/hello.txt", &[]);
     client.send(text.repeat(10));
     sleep_ms(100);
@@ -249,7 +249,7 @@ fn bytes_behind_the_last_request(variant: &Variant) {
     ];
     for (at_once, later) in [(0, 2), (2, 0), (2, 2), (200_000, 0), (0, 200_000)] {
         for request in last {
-            let mut client = crate::support::client::Client::connect_narrow(server.address);
+            let mut client = harness::client::Client::connect_narrow(server.address);
             client.send([request.as_bytes(), &vec![b'\n'; at_once]].concat());
             sleep_ms(20);
             client.send(vec![b'\n'; later]);

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::support::client::Client;
-use crate::support::server::{Server, Setup};
-use crate::support::site::pattern;
-use crate::support::sleep_ms;
-use crate::support::variant::{Test, Variant, tests};
+use harness::client::Client;
+use harness::server::{Server, Setup};
+use harness::site::pattern;
+use harness::sleep_ms;
+use harness::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
     Three:

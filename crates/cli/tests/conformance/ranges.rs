@@ -1,9 +1,9 @@
 //! Parts of files (RFC 9110 section 14), from memory and from disk alike.
 
-use crate::support::client::{Client, Reply};
-use crate::support::server::{Server, Setup};
-use crate::support::site::{HELLO, large, pattern};
-use crate::support::variant::{Test, Variant, tests};
+use harness::client::{Client, Reply};
+use harness::server::{Server, Setup};
+use harness::site::{HELLO, large, pattern};
+use harness::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
     Three:

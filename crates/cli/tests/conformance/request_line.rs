@@ -1,10 +1,10 @@
 //! The request line (RFC 9112 section 3), and how a message may be cut on its way (section 2.2).
 
-use crate::support::client::{Broken, Reply};
-use crate::support::server::Server;
-use crate::support::site::HELLO;
-use crate::support::sleep_ms;
-use crate::support::variant::{Test, Variant, tests};
+use harness::client::{Broken, Reply};
+use harness::server::Server;
+use harness::site::HELLO;
+use harness::sleep_ms;
+use harness::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
     Drivers: byte_by_byte, cut_anywhere, early_end;

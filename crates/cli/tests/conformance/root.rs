@@ -10,11 +10,11 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::client::Client;
-use crate::support::server::{Server, Setup};
-use crate::support::site::HELLO;
-use crate::support::variant::{Test, Variant, tests};
-use crate::support::{eventually, sleep_ms};
+use harness::client::Client;
+use harness::server::{Server, Setup};
+use harness::site::HELLO;
+use harness::variant::{Test, Variant, tests};
+use harness::{eventually, sleep_ms};
 
 pub(crate) const TESTS: &[Test] = tests![
     Three: made_anew, link_switched, missing_for_a_while;

@@ -4,10 +4,10 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::support::client::{Client, Reply};
-use crate::support::eventually;
-use crate::support::server::{Server, Setup};
-use crate::support::variant::{Test, Variant, tests};
+use harness::client::{Client, Reply};
+use harness::eventually;
+use harness::server::{Server, Setup};
+use harness::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
     Each: hosts;

@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use crate::support::client::Reply;
-use crate::support::server::{Server, Setup};
-use crate::support::site::{HELLO, SECRET};
-use crate::support::variant::{Test, Variant, tests};
+use harness::client::Reply;
+use harness::server::{Server, Setup};
+use harness::site::{HELLO, SECRET};
+use harness::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
     Three:

@@ -1,11 +1,11 @@
 //! How long a client may take, and how slow it may be. The times are short here; upper bounds are generous,
 //! as the machine may be busy.
 
-use crate::support::client::{Broken, Client, request, time};
-use crate::support::server::Server;
-use crate::support::site::{HELLO, pattern};
-use crate::support::variant::{Test, Variant, tests};
-use crate::support::{PATIENCE, eventually, sleep_ms};
+use harness::client::{Broken, Client, request, time};
+use harness::server::Server;
+use harness::site::{HELLO, pattern};
+use harness::variant::{Test, Variant, tests};
+use harness::{PATIENCE, eventually, sleep_ms};
 
 pub(crate) const TESTS: &[Test] = tests![
     // A time limit becomes a wait in another way with each event mechanism.

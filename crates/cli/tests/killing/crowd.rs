@@ -11,10 +11,10 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::support::client::{Broken, Client, request};
-use crate::support::server::{Server, Setup};
-use crate::support::site::pattern;
-use crate::support::{Random, eventually, sleep_ms};
+use harness::client::{Broken, Client, request};
+use harness::server::{Server, Setup};
+use harness::site::pattern;
+use harness::{Random, eventually, sleep_ms};
 
 /// So many of each kind. All of them together are no more than the smallest pool of processes serves at a
 /// time.

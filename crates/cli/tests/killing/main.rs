@@ -3,9 +3,6 @@
 //!
 //! `SLUICE_KILLS` says how often a worker is killed under load (default: 5).
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod crowd;
 
 use std::collections::HashSet;
@@ -14,12 +11,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use harness::client::{Broken, Client, request};
+use harness::server::{Server, Setup, children, family, memory, open_descriptors, state, stop};
+use harness::site::{HELLO, pattern};
+use harness::variant::{Test, VARIANTS, Variant, tests};
+use harness::{PATIENCE, Random, eventually, owners, sleep_ms};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
-use support::client::{Broken, Client, request};
-use support::server::{Server, Setup, children, family, memory, open_descriptors, state, stop};
-use support::site::{HELLO, pattern};
-use support::variant::{Test, VARIANTS, Variant, tests};
-use support::{PATIENCE, Random, eventually, owners, sleep_ms};
 
 use crowd::{Crowd, check_all_files, stock, strangers};
 
@@ -36,7 +33,7 @@ const TESTS: &[Test] = tests![
 ];
 
 fn main() -> ExitCode {
-    support::variant::run_for(&one_mechanism(), &[("killing", TESTS)])
+    harness::variant::run_for(&one_mechanism(), &[("killing", TESTS)])
 }
 
 /// How a process waits for events makes no difference when it is killed.

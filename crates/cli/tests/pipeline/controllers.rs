@@ -5,11 +5,11 @@ use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::client::Client;
-use crate::support::eventually;
-use crate::support::server::Server;
-use crate::support::site::{HELLO, large};
-use crate::support::variant::{Test, Variant, tests};
+use harness::client::Client;
+use harness::eventually;
+use harness::server::Server;
+use harness::site::{HELLO, large};
+use harness::variant::{Test, Variant, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
     One: writers_come_and_go, admission_slows_down_and_lets_everybody_in, a_drain_lets_all_out,

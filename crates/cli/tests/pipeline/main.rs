@@ -5,12 +5,12 @@
 
 use std::process::ExitCode;
 
-use support::client::Client;
-use support::eventually;
-use support::held::{Held, is_told_to_hold};
-use support::server::{Server, Setup};
-use support::site::HELLO;
-use support::variant::{
+use harness::client::Client;
+use harness::eventually;
+use harness::held::{Held, is_told_to_hold};
+use harness::server::{Server, Setup};
+use harness::site::HELLO;
+use harness::variant::{
     Test, Topic, Variant, all_are_wanted, conclude, raise_descriptor_limit, tests, trials,
 };
 
@@ -23,9 +23,6 @@ mod dynamic_requests;
 mod framing;
 #[path = "../conformance/persistence.rs"]
 mod persistence;
-#[path = "../support/mod.rs"]
-mod support;
-
 const VARIANTS: &[Variant] = &[
     Variant {
         name: "narrow",
@@ -88,7 +85,7 @@ fn main() -> ExitCode {
 
 /// Whatever a case is for elsewhere, here it is for each variant.
 fn each(topics: &[Topic]) -> Vec<Topic> {
-    let each = |test: &Test| Test { on: support::variant::On::Each, ..*test };
+    let each = |test: &Test| Test { on: harness::variant::On::Each, ..*test };
     topics.iter().map(|(name, tests)| (*name, &*tests.iter().map(each).collect::<Vec<_>>().leak())).collect()
 }
 

@@ -11,7 +11,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 
-use crate::support::eventually;
+use harness::eventually;
 
 /// A browser with one page.
 pub(super) struct Browser {

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::support::eventually;
+use harness::eventually;
 
 /// A program that answers at a socket; ends with this.
 pub(super) struct Daemon(Child);

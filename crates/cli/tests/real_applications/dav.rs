@@ -4,10 +4,10 @@
 use std::fs;
 use std::process::Command;
 
-use crate::support::client::{Client, Reply, request};
-use crate::support::fpm::Fpm;
-use crate::support::server::{Server, Setup};
-use crate::support::variant::{Test, Variant, tests};
+use harness::client::{Client, Reply, request};
+use harness::fpm::Fpm;
+use harness::server::{Server, Setup};
+use harness::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
     Drivers: litmus_passes, calendars;

@@ -3,11 +3,11 @@
 
 use std::fs;
 
-use crate::support::client::{Client, Reply, request};
-use crate::support::fpm::Fpm;
-use crate::support::server::{Server, Setup};
-use crate::support::site::HELLO;
-use crate::support::variant::{Test, Variant, tests};
+use harness::client::{Client, Reply, request};
+use harness::fpm::Fpm;
+use harness::server::{Server, Setup};
+use harness::site::HELLO;
+use harness::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![Three: pretty_urls, forms_and_sessions; One: in_a_directory];
 

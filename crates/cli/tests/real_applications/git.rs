@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::daemon::Daemon;
-use crate::support::server::{Server, Setup};
-use crate::support::site::pattern;
-use crate::support::variant::{Test, Variant, tests};
+use harness::server::{Server, Setup};
+use harness::site::pattern;
+use harness::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![Three: clone_and_push, bodies_as_git_sends_them];
 

@@ -8,9 +8,9 @@ use std::process::{Child, Command};
 use std::sync::Mutex;
 
 use crate::libraries;
-use crate::support::server::Setup;
-use crate::support::variant::{Test, Variant, tests};
-use crate::support::{passes, scripted};
+use harness::server::Setup;
+use harness::variant::{Test, Variant, tests};
+use harness::{passes, scripted};
 
 pub(super) const TESTS: &[Test] = tests![Three: processes_are_killed];
 

@@ -10,11 +10,10 @@ use std::process::Command;
 use std::thread;
 
 use crate::daemon::Daemon;
-use crate::support;
-use crate::support::client::{Client, request};
-use crate::support::server::{Server, Setup};
-use crate::support::site::pattern;
-use crate::support::variant::{Test, Variant, tests};
+use harness::client::{Client, request};
+use harness::server::{Server, Setup};
+use harness::site::pattern;
+use harness::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
     Three: libfcgi, libfcgi_of_ours, libfcgi_over_tcp, net_async_fastcgi, python;
@@ -144,7 +143,7 @@ fn libfcgi_over_tcp(variant: &Variant) {
         let program = compile(&setup, IN_C);
         let path = format!("LD_LIBRARY_PATH={}", ours(setup.directory()).display());
         let with_ours = [Path::new("/usr/bin/env"), Path::new(&path), &program];
-        let address = support::free_address();
+        let address = harness::free_address();
         // As many as may be in flight, and one kept by each worker.
         let _application = Daemon::spawned_over_tcp(address, &with_ours[if is_ours { 0 } else { 2 }..], 8);
         let config = pool(address, "children = 4\nkeep = 1", "program = '/srv/application'");

@@ -9,14 +9,12 @@ mod killed;
 mod libraries;
 mod nginx;
 mod parameters;
-#[path = "../support/mod.rs"]
-mod support;
 mod wiki;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    support::variant::run(&[
+    harness::variant::run(&[
         ("dav", dav::TESTS),
         ("front_controller", front_controller::TESTS),
         ("git", git::TESTS),

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::eventually;
+use harness::eventually;
 
 /// A running nginx.
 pub(super) struct Nginx {

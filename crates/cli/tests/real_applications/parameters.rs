@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use crate::nginx::Nginx;
-use crate::support::client::Client;
-use crate::support::fpm::Fpm;
-use crate::support::server::Setup;
-use crate::support::variant::{Test, Variant, tests};
+use harness::client::Client;
+use harness::fpm::Fpm;
+use harness::server::Setup;
+use harness::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![One: beside_nginx];
 

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::browser::Browser;
-use crate::support::fpm::Fpm;
-use crate::support::server::{Server, Setup};
-use crate::support::site::pattern;
-use crate::support::variant::{Test, Variant, tests};
+use harness::fpm::Fpm;
+use harness::server::{Server, Setup};
+use harness::site::pattern;
+use harness::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![One: a_wiki];
 

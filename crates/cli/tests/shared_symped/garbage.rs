@@ -6,10 +6,10 @@ use std::os::unix::fs::FileExt;
 
 use rustix::process::Signal;
 
-use super::support::client::{Broken, Client};
-use super::support::server::{Server, children};
-use super::support::{Random, eventually, sleep_ms};
 use super::{FILES, content, kill, start, status_process};
+use harness::client::{Broken, Client};
+use harness::server::{Server, children};
+use harness::{Random, eventually, sleep_ms};
 
 const PAGE: usize = 4096;
 

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use rustix::process::Signal;
 
-use super::support::client::Client;
-use super::support::server::{Server, Setup, children};
-use super::support::{Random, eventually, sleep_ms};
 use super::{SHARED, start, status_process};
+use harness::client::Client;
+use harness::server::{Server, Setup, children};
+use harness::{Random, eventually, sleep_ms};
 
 const MIB: u64 = 1 << 20;
 /// All files together take so much of the table, which has room for them.

@@ -1,8 +1,5 @@
 //! Shared-SYMPED under the kill: workers that have everything in common, and die at any moment.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod garbage;
 mod generations;
 mod stopped;
@@ -14,12 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use harness::client::{Broken, Client};
+use harness::server::{Server, Setup, children, open_descriptors};
+use harness::site::HELLO;
+use harness::variant::{Variant, raise_descriptor_limit};
+use harness::{PATIENCE, Random, eventually, sleep_ms};
 use rustix::process::{Pid, Signal, kill_process};
-use support::client::{Broken, Client};
-use support::server::{Server, Setup, children, open_descriptors};
-use support::site::HELLO;
-use support::variant::{Variant, raise_descriptor_limit};
-use support::{PATIENCE, Random, eventually, sleep_ms};
 
 const SHARED: Variant = Variant {
     name: "shared_symped",
@@ -83,7 +80,7 @@ fn keep_asking(address: SocketAddr, seed: u64, stop: &AtomicBool, served: &Atomi
         for _ in 0..20 {
             let file = random.below(FILES);
             let path = format!("/many/{file}.bin");
-            if !client.try_send(support::client::request("GET", &path, &[])) {
+            if !client.try_send(harness::client::request("GET", &path, &[])) {
                 break;
             }
             match client.try_reply() {
@@ -307,7 +304,7 @@ fn nothing_is_left_of_generations() {
 #[test]
 fn a_reply_under_way_ends_with_its_worker() {
     raise_descriptor_limit();
-    let setup = Setup::new(&SHARED).file("big.bin", support::site::pattern(6, 4 << 20));
+    let setup = Setup::new(&SHARED).file("big.bin", harness::site::pattern(6, 4 << 20));
     let server = setup.config("[tcp]\nsend_buffer = \"64 KiB\"").start();
     let mut slow = Client::connect_narrow(server.address);
     slow.ask("GET", "/big.bin", &[]);
@@ -317,5 +314,5 @@ fn a_reply_under_way_ends_with_its_worker() {
         replace_worker(&server, worker);
     }
     assert!(matches!(slow.try_reply(), Err(Broken::Reset | Broken::CutShort(_))));
-    assert!(server.get("/big.bin").body == support::site::pattern(6, 4 << 20));
+    assert!(server.get("/big.bin").body == harness::site::pattern(6, 4 << 20));
 }

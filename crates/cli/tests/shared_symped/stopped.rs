@@ -6,10 +6,10 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::support::client::Client;
-use super::support::server::{Server, Setup, stop};
-use super::support::{Random, sleep_ms};
 use super::{FILES, SHARED, content, raise_descriptor_limit};
+use harness::client::Client;
+use harness::server::{Server, Setup, stop};
+use harness::{Random, sleep_ms};
 
 /// Every request looks at its file again, and names come and go, so that locks are held for most of the time.
 fn start() -> Server {

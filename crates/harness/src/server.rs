@@ -15,9 +15,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::client::{Client, Reply, request};
-use super::variant::Variant;
-use super::{PATIENCE, conveyed, eventually, site, sleep_ms};
+use crate::client::{Client, Reply, request};
+use crate::variant::Variant;
+use crate::{PATIENCE, conveyed, eventually, site, sleep_ms};
 
 /// A server to be started.
 pub struct Setup {
@@ -187,6 +187,7 @@ impl Server {
         Setup::new(variant).config(config).start()
     }
 
+    /// A connection to its first listener.
     pub fn connect(&self) -> Client {
         self.client_over(Client::connect(self.address))
     }
@@ -220,6 +221,7 @@ impl Server {
         client.reply()
     }
 
+    /// The directory that is served.
     pub fn root(&self) -> PathBuf {
         self.directory.path().join("root")
     }
@@ -248,10 +250,12 @@ impl Server {
         fs::write(directory.join("sluice.toml"), config_text(directory, text)).expect("a file");
     }
 
+    /// The process that was started.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
+    /// Sends that signal to the process that was started.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("the server is there");
     }

@@ -7,11 +7,12 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::eventually;
+use crate::eventually;
 
 /// A running PHP-FPM.
 pub struct Fpm {
     child: Child,
+    /// Where it listens.
     pub socket: PathBuf,
 }
 

@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::guest::{self, Area, Asked, Connection, FILLED, FREE, Lent, RETURN, filled, record, returned};
+use crate::guest::{self, Area, Asked, Connection, FILLED, FREE, Lent, RETURN, filled, record, returned};
 
 thread_local! {
     static TRANSPORT: Cell<&'static str> = const { Cell::new("stream") };
@@ -40,7 +40,7 @@ pub fn transport() -> &'static str {
 }
 
 /// Has this thread's applications speak that.
-pub fn set_transport(transport: &'static str) {
+pub(crate) fn set_transport(transport: &'static str) {
     TRANSPORT.set(transport);
     COUNTS.take();
 }
@@ -49,7 +49,7 @@ pub fn set_transport(transport: &'static str) {
 /// stream, and of clients that left, which `ask` asks it for: none is by another transport than the test's,
 /// and none fell back that did not have to. (What fails is counted as neither.) A reply may be counted after
 /// its client has it, or not at all where that has left by then.
-pub fn miscounted(ask: impl Fn() -> Option<[u64; 4]>) -> Option<String> {
+pub(crate) fn miscounted(ask: impl Fn() -> Option<[u64; 4]>) -> Option<String> {
     if transport() == "stream" {
         return None;
     }

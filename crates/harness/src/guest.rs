@@ -12,17 +12,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
-use super::scripted::pairs;
-use super::server::{Server, Setup};
-use super::variant::Variant;
-
 /// A request as it arrived, and what came with it.
 pub struct Asked {
+    /// The parameters, by name.
     pub params: BTreeMap<String, String>,
+    /// The body.
     pub body: Vec<u8>,
     /// The client, if it is lent.
     pub lent: Option<Lent>,
+    /// Where the answer goes.
     pub connection: Connection,
+    /// The number of the request on its connection.
     pub number: u8,
     keeps: bool,
     /// How many requests came before it on its connection.
@@ -31,15 +31,21 @@ pub struct Asked {
 
 /// A client that is lent, and on which terms.
 pub struct Lent {
+    /// The client's connection.
     pub client: TcpStream,
+    /// Whether the client speaks HTTP/1.1.
     pub is_http11: bool,
+    /// Whether the client's connection is to be kept.
     pub is_persistent: bool,
+    /// Whether the reply has a body: the reply to HEAD has none.
     pub has_body: bool,
+    /// What the reply's `Server` field says.
     pub server: String,
 }
 
 /// A connection from the server.
 pub struct Connection {
+    /// The Unix socket.
     pub stream: UnixStream,
     input: Vec<u8>,
     passed: Vec<OwnedFd>,
@@ -51,18 +57,27 @@ pub struct Connection {
 
 /// Memory that is shared.
 pub struct Area {
+    /// The memory, as a file.
     pub file: File,
+    /// How many chunks it has.
     pub chunks: u16,
+    /// The bytes of each chunk.
     pub chunk_size: u32,
+    /// The chunks that may be filled.
     pub free: VecDeque<u16>,
 }
 
 /// `FCGI_ABORT_REQUEST`.
 const ABORT: u8 = 2;
-pub const LEND: u8 = 128;
+/// The record that lends a client.
+const LEND: u8 = 128;
+/// The record that gives a client back.
 pub const RETURN: u8 = 129;
-pub const AREA: u8 = 130;
+/// The record that shares memory.
+const AREA: u8 = 130;
+/// The record that says that a chunk is filled.
 pub const FILLED: u8 = 131;
+/// The record that says that a chunk is free again.
 pub const FREE: u8 = 132;
 const WAITS: u8 = 133;
 
@@ -117,21 +132,6 @@ pub fn start_learning(
         }
     });
     path
-}
-
-/// The standard site with a pool of that transport, for all below `/app/`. The application says when it
-/// waits.
-pub fn site(
-    variant: &Variant,
-    transport: &'static str,
-    more: &str,
-    serve: impl Fn(Asked) -> Option<Connection> + Send + Sync + 'static,
-) -> Server {
-    let setup = Setup::new(variant);
-    let knows = if transport == "pass-fd" { "pass-fd waits" } else { "shared-memory waits" };
-    let socket = start(setup.directory(), "app.sock", knows, serve);
-    let more = format!("transport = '{transport}'\n{more}");
-    setup.config(&super::scripted::pool(&[&socket], &more)).start()
 }
 
 impl Connection {
@@ -318,6 +318,7 @@ impl Lent {
     }
 }
 
+/// Writes all of the bytes, be the socket one that blocks or not; says whether the client took them.
 pub fn write(client: &mut TcpStream, mut bytes: &[u8]) -> bool {
     use sys::event::Interest;
     while !bytes.is_empty() {
@@ -343,4 +344,30 @@ pub fn returned(status: u16, flags: u8, body: u64, sent: u64) -> Vec<u8> {
 /// The content of a record that says that a chunk is filled.
 pub fn filled(chunk: u16, length: u32) -> Vec<u8> {
     [&length.to_be_bytes()[..], &chunk.to_be_bytes(), &[0, 0]].concat()
+}
+
+/// The parameters in the content of their records.
+pub fn pairs(mut bytes: &[u8]) -> BTreeMap<String, String> {
+    fn length(bytes: &mut &[u8]) -> usize {
+        if bytes[0] < 128 {
+            let length = bytes[0].into();
+            *bytes = &bytes[1..];
+            return length;
+        }
+        let length = u32::from_be_bytes(bytes[..4].try_into().expect("four bytes")) & 0x7fff_ffff;
+        *bytes = &bytes[4..];
+        length as usize
+    }
+    fn text(bytes: &mut &[u8], length: usize) -> String {
+        let (text, rest) = bytes.split_at(length);
+        *bytes = rest;
+        String::from_utf8_lossy(text).into_owned()
+    }
+    let mut pairs = BTreeMap::new();
+    while !bytes.is_empty() {
+        let (name, value) = (length(&mut bytes), length(&mut bytes));
+        let name = text(&mut bytes, name);
+        assert_eq!(pairs.insert(name, text(&mut bytes, value)), None, "a parameter is there twice");
+    }
+    pairs
 }

@@ -31,7 +31,7 @@ fn epoll_instance(pid: u32) -> Option<u64> {
     let is_instance =
         |number: &OsStr| link(number).is_ok_and(|link| link.as_os_str() == "anon_inode:[eventpoll]");
     let mut found = None;
-    super::eventually("the process waits for events", || {
+    crate::eventually("the process waits for events", || {
         let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
         if !descriptors.into_iter().any(|entry| is_instance(&entry.file_name())) {
             return true;

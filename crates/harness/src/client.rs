@@ -8,10 +8,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use socket2::{Domain, SockRef, Socket, Type};
 
-use super::PATIENCE;
+use crate::PATIENCE;
 
 /// A connection to a server, and what has arrived on it but not been read as a reply yet.
 pub struct Client {
+    /// The connection.
     pub stream: TcpStream,
     buffer: Vec<u8>,
     takes_chunks: bool,
@@ -20,9 +21,13 @@ pub struct Client {
 /// A complete reply.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Reply {
+    /// The status code.
     pub status: u16,
+    /// The reason phrase.
     pub reason: String,
+    /// The fields of the head, in the order in which they came.
     pub fields: Vec<(String, String)>,
+    /// The body, without the frames of chunks.
     pub body: Vec<u8>,
 }
 
@@ -42,6 +47,7 @@ pub enum Broken {
 }
 
 impl Client {
+    /// A connection to that address.
     pub fn connect(address: SocketAddr) -> Self {
         Self::over(TcpStream::connect_timeout(&address, PATIENCE).expect("the server takes connections"))
     }
@@ -101,6 +107,7 @@ impl Client {
         self.reply_to(method)
     }
 
+    /// Sends a GET request and reads its reply.
     #[track_caller]
     pub fn get(&mut self, target: &str) -> Reply {
         self.fetch("GET", target, &[])
@@ -112,6 +119,7 @@ impl Client {
         self.reply_to("GET")
     }
 
+    /// Reads the reply to a request of that method.
     #[track_caller]
     pub fn reply_to(&mut self, method: &str) -> Reply {
         match self.try_reply_to(method) {
@@ -120,10 +128,12 @@ impl Client {
         }
     }
 
+    /// Reads the reply to a request of any method but HEAD, or says why there is none.
     pub fn try_reply(&mut self) -> Result<Reply, Broken> {
         self.try_reply_to("GET")
     }
 
+    /// Reads the reply to a request of that method, or says why there is none.
     pub fn try_reply_to(&mut self, method: &str) -> Result<Reply, Broken> {
         let head_len = loop {
             if let Some(at) = self.buffer.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -221,6 +231,7 @@ impl Client {
         assert_eq!(self.try_reply_within(Duration::from_millis(ms)), Err(Broken::Silent));
     }
 
+    /// Reads a reply that begins within that time, or says why there is none.
     pub fn try_reply_within(&mut self, time: Duration) -> Result<Reply, Broken> {
         self.stream.set_read_timeout(Some(time)).expect("a timeout");
         let reply = self.try_reply();
@@ -289,6 +300,7 @@ impl Reply {
         self.field(name).unwrap_or_else(|| panic!("no {name} in {self:?}"))
     }
 
+    /// The body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }

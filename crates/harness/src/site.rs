@@ -7,19 +7,22 @@ use std::path::Path;
 /// What must never be served: it lies outside the root.
 pub const SECRET: &str = "the secret outside the root\n";
 
-/// The biggest body that is sent from memory by default, and a size that is well above it.
+/// The biggest body that is sent from memory by default.
 pub const SMALL: usize = 16 << 10;
+/// The size of `large.bin`, which is well above that.
 pub const LARGE: usize = 300_000;
 
+/// The content of `index.html`.
 pub const INDEX: &str = "<!DOCTYPE html><title>index</title>\n";
+/// The content of `hello.txt`.
 pub const HELLO: &str = "hello, world\n";
 
 /// Bytes in which every stretch of eight tells its own place, so that a piece from elsewhere is noticed.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    let mut random = super::Random(seed);
+    let mut random = crate::Random(seed);
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {
-        bytes.extend_from_slice(&random.next().to_le_bytes());
+        bytes.extend_from_slice(&random.draw().to_le_bytes());
     }
     bytes.truncate(len);
     bytes

@@ -5,10 +5,9 @@
 //! ([`passes`]), a program that is replaced ([`program`]), network namespaces ([`namespace`]), a disk that is
 //! easily full ([`small_disk`]), and the variants of the server that each test runs for ([`variant`]).
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
-#![allow(unused_macros, unused_imports, reason = "each test program uses a part of it")]
-#![allow(unreachable_pub, reason = "a module that is compiled into several programs")]
+#![allow(clippy::missing_panics_doc, reason = "a test fails by a panic, and so does what it calls")]
 
+pub mod built;
 pub mod client;
 pub mod conveyed;
 pub mod fpm;
@@ -24,6 +23,7 @@ pub mod site;
 pub mod small_disk;
 pub mod terminal;
 pub mod variant;
+pub mod workspace;
 
 use std::net::{SocketAddr, TcpListener};
 use std::thread;
@@ -43,6 +43,7 @@ pub fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
     }
 }
 
+/// Sleeps for so many milliseconds.
 pub fn sleep_ms(ms: u64) {
     thread::sleep(Duration::from_millis(ms));
 }
@@ -56,7 +57,8 @@ pub fn free_address() -> SocketAddr {
 pub struct Random(pub u64);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
+    /// The next number.
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -66,10 +68,11 @@ impl Random {
 
     /// A number below `end`.
     pub fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
+        (self.draw() % end as u64) as usize
     }
 
+    /// So many bytes.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.next() as u8).collect()
+        (0..count).map(|_| self.draw() as u8).collect()
     }
 }

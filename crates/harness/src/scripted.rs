@@ -8,14 +8,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
-use super::conveyed;
-use super::server::{Server, Setup};
-use super::variant::Variant;
+use crate::conveyed;
+use crate::guest::{self, pairs};
+use crate::server::{Server, Setup};
+use crate::variant::Variant;
 
 /// A request as it arrived, and the connection to answer it on.
 pub struct Asked {
+    /// The parameters, by name.
     pub params: BTreeMap<String, String>,
+    /// The body.
     pub body: Vec<u8>,
+    /// The connection from the server.
     pub stream: UnixStream,
     /// Its number on the connection, and whether that is to be kept.
     number: u8,
@@ -119,6 +123,7 @@ pub fn scripted_site<R>(variant: &Variant, serve: impl Fn(Asked) -> R + Send + S
     scripted_site_with(variant, "", serve)
 }
 
+/// The same with settings of the pool.
 pub fn scripted_site_with<R>(
     variant: &Variant,
     of_pool: &str,
@@ -139,6 +144,22 @@ pub fn gateway_site<R>(
     setup.config(&format!("{}[gateway]\n{of_gateway}\n", pool(&[&socket], of_pool))).start()
 }
 
+/// The standard site with a pool of that transport, for all below `/app/`. The application says when it
+/// waits.
+pub fn guest_site(
+    variant: &Variant,
+    transport: &'static str,
+    more: &str,
+    serve: impl Fn(guest::Asked) -> Option<guest::Connection> + Send + Sync + 'static,
+) -> Server {
+    let setup = Setup::new(variant);
+    let knows = if transport == "pass-fd" { "pass-fd waits" } else { "shared-memory waits" };
+    let socket = guest::start(setup.directory(), "app.sock", knows, serve);
+    let more = format!("transport = '{transport}'\n{more}");
+    setup.config(&pool(&[&socket], &more)).start()
+}
+
+/// A pool `app` of applications at these sockets, with more settings, and a route to it for `/app/**`.
 pub fn pool(sockets: &[&Path], more: &str) -> String {
     let transport = match conveyed::transport() {
         "stream" => String::new(),
@@ -202,29 +223,4 @@ fn read_record(stream: &mut UnixStream) -> io::Result<(u8, Vec<u8>, u8)> {
     stream.read_exact(&mut content)?;
     io::copy(&mut stream.take(header[6].into()), &mut io::sink())?;
     Ok((header[1], content, header[3]))
-}
-
-pub fn pairs(mut bytes: &[u8]) -> BTreeMap<String, String> {
-    fn length(bytes: &mut &[u8]) -> usize {
-        if bytes[0] < 128 {
-            let length = bytes[0].into();
-            *bytes = &bytes[1..];
-            return length;
-        }
-        let length = u32::from_be_bytes(bytes[..4].try_into().expect("four bytes")) & 0x7fff_ffff;
-        *bytes = &bytes[4..];
-        length as usize
-    }
-    fn text(bytes: &mut &[u8], length: usize) -> String {
-        let (text, rest) = bytes.split_at(length);
-        *bytes = rest;
-        String::from_utf8_lossy(text).into_owned()
-    }
-    let mut pairs = BTreeMap::new();
-    while !bytes.is_empty() {
-        let (name, value) = (length(&mut bytes), length(&mut bytes));
-        let name = text(&mut bytes, name);
-        assert_eq!(pairs.insert(name, text(&mut bytes, value)), None, "a parameter is there twice");
-    }
-    pairs
 }

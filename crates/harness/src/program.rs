@@ -5,7 +5,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::server::{Server, Setup};
+use crate::built;
+use crate::server::{Server, Setup};
 
 /// Starts it, and gives its file.
 pub fn from_a_file(setup: Setup) -> (Server, PathBuf) {
@@ -32,5 +33,5 @@ pub fn replace(program: &Path, by: impl AsRef<[u8]>) {
 
 /// The bytes of the real program.
 pub fn sluice() -> Vec<u8> {
-    fs::read(env!("CARGO_BIN_EXE_sluice")).expect("a program")
+    fs::read(built::sluice()).expect("a program")
 }

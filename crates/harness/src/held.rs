@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::PATIENCE;
-use super::client::Client;
-use super::variant::raise_descriptor_limit;
+use crate::PATIENCE;
+use crate::client::Client;
+use crate::variant::raise_descriptor_limit;
 
 /// What tells the program that it is such a process: the server's address and two numbers follow.
 const HOLD: &str = "hold-connections";

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::client::{Broken, Client};
-use super::server::Server;
-use super::{Random, eventually, sleep_ms};
+use crate::client::{Broken, Client};
+use crate::server::Server;
+use crate::{Random, eventually, sleep_ms};
 
 /// Clients that ask at the same time.
 const CLIENTS: u64 = 6;
@@ -106,7 +106,7 @@ fn crowd(server: &Server, rounds: u64, kind: u64) -> u64 {
 
 /// Asks for a token, on the connection that there is or another. Says whether all of the reply came.
 fn ask(server: &Server, random: &mut Random, client: &mut Option<Client>) -> bool {
-    let token = random.next() >> 40;
+    let token = random.draw() >> 40;
     let mut connection = client.take().unwrap_or_else(|| server.connect());
     if !connection.try_send(format!("GET /app/{token} HTTP/1.1\r\nHost: x\r\n\r\n")) {
         return false;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
-use super::conveyed;
+use crate::{built, conveyed};
 
 /// One way in which the server can work.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ impl Variant {
         if self.options[0].starts_with("--channel=") {
             std::env::current_exe().expect("a path")
         } else {
-            env!("CARGO_BIN_EXE_sluice").into()
+            built::sluice()
         }
     }
 
@@ -41,7 +41,7 @@ impl Variant {
     }
 
     /// Whether workers and supervisor have one descriptor table.
-    pub fn has_common_descriptors(&self) -> bool {
+    pub(crate) fn has_common_descriptors(&self) -> bool {
         self.options.contains(&"--architecture=shared-symped")
     }
 
@@ -73,6 +73,7 @@ impl Variant {
     }
 }
 
+/// The variants that tests run for, unless they name their own.
 pub const VARIANTS: &[Variant] = &[
     Variant { name: "sped_epoll", options: &["--architecture=sped", "--events=epoll"] },
     Variant { name: "sped_epoll_level", options: &["--architecture=sped", "--events=epoll-level"] },
@@ -111,8 +112,11 @@ pub const VARIANTS: &[Variant] = &[
 /// A test, and which variants it runs for.
 #[derive(Clone, Copy)]
 pub struct Test {
+    /// Last part of the test's name.
     pub name: &'static str,
+    /// The test itself, which fails by a panic.
     pub run: fn(&Variant),
+    /// The variants that it runs for.
     pub on: On,
 }
 
@@ -163,19 +167,20 @@ fn named(variants: &[Variant], names: &[&str]) -> Vec<Variant> {
 
 /// The functions named, as a list of [`Test`]s of the same names: `tests![Each: a, b; Three: c]`, or for each
 /// variant that the program runs for `tests![a, b]`. One that is left out is dead code to the compiler.
+#[macro_export]
 macro_rules! tests {
     ($($name:ident),+ $(,)?) => {
-        $crate::support::variant::tests![Each: $($name),+]
+        $crate::tests![Each: $($name),+]
     };
     ($($on:ident: $($name:ident),+);+ $(;)?) => {
-        &[$($($crate::support::variant::Test {
+        &[$($($crate::variant::Test {
             name: stringify!($name),
             run: $name,
-            on: $crate::support::variant::On::$on,
+            on: $crate::variant::On::$on,
         }),+),+]
     };
 }
-pub(crate) use tests;
+pub use crate::tests;
 
 /// Tests that belong together, by name.
 pub type Topic = (&'static str, &'static [Test]);
@@ -251,6 +256,7 @@ pub fn run_for(variants: &[Variant], topics: &[Topic]) -> ExitCode {
     conclude(trials(variants, topics, "stream"))
 }
 
+/// Runs the trials as the program's arguments say.
 pub fn conclude(trials: Vec<Trial>) -> ExitCode {
     raise_descriptor_limit();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()

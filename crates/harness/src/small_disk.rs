@@ -23,10 +23,12 @@ impl SmallDisk {
         }
     }
 
+    /// Where it is mounted.
     pub fn directory(&self) -> &Path {
         self.0.path()
     }
 
+    /// A path on it.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory().join(name)
     }

@@ -167,7 +167,7 @@ fn what_is_hardly_meant_is_told_and_no_error() {
 #[test]
 fn what_the_user_may_not_reach_is_told() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: it takes root to become another user");
+        harness::skip("what the configured user may not reach: only root can become another user");
         return;
     }
     let open_to = |path: &Path, mode| {

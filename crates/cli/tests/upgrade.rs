@@ -256,7 +256,7 @@ fn a_reload_meanwhile(variant: &Variant) {
 /// A server that becomes `nobody`, and a directory that only root can look into; nothing unless this is root.
 fn as_nobody(variant: &Variant) -> Option<(Setup, PathBuf)> {
     if !geteuid().is_root() {
-        eprintln!("skipped: only root can become somebody else");
+        harness::skip("an upgrade of a server that has become another user: only root can become one");
         return None;
     }
     let setup = Setup::new(variant);

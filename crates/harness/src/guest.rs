@@ -1,9 +1,10 @@
 //! An application that is lent clients, or shares memory, and does with them as a test says. It shares no
-//! code with the server but system calls.
+//! code with the server.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, IoSliceMut, Write};
+use std::mem::MaybeUninit;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
@@ -11,6 +12,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+use crate::PATIENCE;
 
 /// A request as it arrived, and what came with it.
 pub struct Asked {
@@ -150,7 +156,7 @@ impl Connection {
                 }
             }
             let mut piece = [0; 16 << 10];
-            let count = sys::socket::recv_with_waiting(&self.stream, &mut piece, &mut self.passed)?;
+            let count = receive(&self.stream, &mut piece, &mut self.passed)?;
             if count == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -318,15 +324,27 @@ impl Lent {
     }
 }
 
+/// Receives when something comes, descriptors among it: how many bytes. recvmsg(2)
+fn receive(stream: &UnixStream, buffer: &mut [u8], passed: &mut Vec<OwnedFd>) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = recvmsg(stream, &mut [IoSliceMut::new(buffer)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            passed.extend(descriptors);
+        }
+    }
+    Ok(received.bytes)
+}
+
 /// Writes all of the bytes, be the socket one that blocks or not; says whether the client took them.
 pub fn write(client: &mut TcpStream, mut bytes: &[u8]) -> bool {
-    use sys::event::Interest;
     while !bytes.is_empty() {
         match client.write(bytes) {
             Ok(sent) => bytes = &bytes[sent..],
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                use std::os::fd::AsFd;
-                sys::poll::wait_for([(client.as_fd(), Interest::WRITABLE)], Some(15_000)).expect("poll");
+                let patience = PATIENCE.try_into().expect("it is not long");
+                poll(&mut [PollFd::new(client, PollFlags::OUT)], Some(&patience)).expect("a descriptor");
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return false,

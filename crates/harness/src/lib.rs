@@ -1,9 +1,17 @@
-//! What the tests of the whole program share: the real `sluice` started on a directory of its own
-//! ([`server`]), the files in it ([`site`]), a client that shares no code with it and takes nothing on trust
-//! ([`client`]), connections by the ten thousand ([`held`]), applications behind it ([`fpm`], [`scripted`]),
-//! a look at which process has which connection ([`owners`]), replies while everything ends that can
-//! ([`passes`]), a program that is replaced ([`program`]), network namespaces ([`namespace`]), a disk that is
-//! easily full ([`small_disk`]), and the variants of the server that each test runs for ([`variant`]).
+//! What tests share.
+//!
+//! - The real `sluice`, started on a directory of its own: [`server`], the files in it: [`site`], where cargo
+//!   has built it: [`built`], and a program that is replaced: [`program`].
+//! - The variants of the server that each test runs for: [`variant`].
+//! - Clients: [`client`] shares no code with the server and checks every reply, [`held`] has connections by
+//!   the ten thousand, and [`passes`] asks while everything ends that can.
+//! - Applications behind the server: [`fpm`], [`scripted`], [`guest`], [`conveyed`].
+//! - What surrounds them: network namespaces ([`namespace`]), a disk that is easily full ([`small_disk`]), a
+//!   [`terminal`], and which process has which connection ([`owners`]).
+//! - What a test leaves out is listed by [`skip`].
+//! - The sources of this workspace, for tests of rules: [`workspace`].
+//!
+//! It depends on none of our crates, so that the tests of each of them may use it.
 
 #![allow(clippy::missing_panics_doc, reason = "a test fails by a panic, and so does what it calls")]
 
@@ -20,10 +28,13 @@ pub mod program;
 pub mod scripted;
 pub mod server;
 pub mod site;
+pub mod skipped;
 pub mod small_disk;
 pub mod terminal;
 pub mod variant;
 pub mod workspace;
+
+pub use skipped::skip;
 
 use std::net::{SocketAddr, TcpListener};
 use std::thread;

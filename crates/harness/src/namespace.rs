@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{env, fs};
 
+use crate::skip;
+
 /// What a new namespace lacks: sysfs shows the interfaces of the one in which it was mounted.
 const SET_UP: &str = "ip link set lo up && mount -t sysfs sysfs /sys";
 
@@ -39,9 +41,7 @@ pub fn enter() -> bool {
             Err(error) => why = format!("unshare: {error}"),
         }
     }
-    eprintln!(
-        "SKIPPED: this program's tests need a network namespace of their own, which can't be made: {why}"
-    );
+    skip(format!("tests in a network namespace of their own: it can't be made: {why}"));
     false
 }
 

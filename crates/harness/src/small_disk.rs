@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
 
+use crate::skip;
+
 /// A tmpfs on a directory of its own. It is not below a server's, which could not be deleted before it.
 pub struct SmallDisk(TempDir);
 
@@ -17,7 +19,7 @@ impl SmallDisk {
         match mount("tmpfs", directory.path(), "tmpfs", MountFlags::empty(), &*options) {
             Ok(()) => Some(Self(directory)),
             Err(error) => {
-                eprintln!("skipped: a file system can't be mounted here: {error}");
+                skip(format!("a disk that is full: a tmpfs can't be mounted: {error}"));
                 None
             }
         }

@@ -176,7 +176,7 @@ mod tests {
         let (hole, len) = (LEN / 2, LEN / 8);
         rustix::fs::fadvise(&file, hole, NonZeroU64::new(len), Advice::DontNeed).unwrap();
         if read_at_cached(&file, &mut [0], hole).is_ok() {
-            eprintln!("skipped: this file system keeps the pages of a file that is not needed");
+            harness::skip("a file that is not in memory: the file system of the sources keeps its pages");
             return;
         }
         rustix::fs::fadvise(&file, hole, NonZeroU64::new(len), Advice::DontNeed).unwrap();
@@ -190,7 +190,7 @@ mod tests {
     fn what_is_not_in_memory_is_said_to_be_and_can_be_fetched() {
         let file = file();
         if !drop_pages(&file) {
-            eprintln!("skipped: this file system keeps the pages of a file that is not needed");
+            harness::skip("a file that is not in memory: the file system of the sources keeps its pages");
             return;
         }
         // The look itself may begin to read, and a quick disk have it at once.

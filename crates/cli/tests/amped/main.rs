@@ -73,7 +73,7 @@ fn slow(variant: &Variant, config: &str) -> Option<(Server, SlowDisk)> {
             Some((server, disk))
         }
         Err(error) => {
-            eprintln!("skipped: a file system can't be mounted here: {error}");
+            harness::skip(format!("a slow disk: a file system can't be mounted: {error}"));
             None
         }
     }
@@ -463,7 +463,7 @@ fn a_file_is_fetched_from_a_real_disk_once(variant: &Variant) {
     let reply = server.get("/long.bin");
     assert!(reply.body == pattern(9, LONG));
     if in_memory {
-        eprintln!("skipped: this file system does not put files out of memory");
+        harness::skip("a file that is not in memory: the file system of temporary files keeps its pages");
         return;
     }
     let fetched = server.count("helper_jobs/fetch");

@@ -1,7 +1,7 @@
 //! How many system calls a server makes, counted by perf(1). A trial in which they are counted is not
 //! measured.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use crate::description::lengths::Lengths;
-use crate::programs::child::{Process, on_cpus, output};
+use crate::programs::child::{Process, on_cpus};
 use crate::programs::interrupt;
 
 /// Counting, or about to. It ends when this is dropped.
@@ -17,54 +17,93 @@ use crate::programs::interrupt;
 pub(crate) struct Counter {
     process: Process,
     counted: PathBuf,
+    log: PathBuf,
     lasts: Duration,
 }
 
-const EVENT: &str = "--event=raw_syscalls:sys_enter";
+const EVENT: &str = "raw_syscalls:sys_enter";
 
 /// What is left out at each end of the measured time, when clients come and go.
 const MARGIN: Duration = Duration::from_millis(200);
 
-/// How long perf may take to write what it has.
+/// How long perf may take to attach itself, and to write what it has.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// What perf says when it has attached itself to the processes, before it waits for its delay.
+const ATTACHED: &str = "Events disabled";
+
 impl Counter {
-    /// Counts those of `processes` in the measured time. perf itself runs on `own_cpus`.
+    /// Counts those of `processes` in the measured time, which is to begin now with its warm-up. perf itself
+    /// runs on `own_cpus`.
     pub(crate) fn start(
         processes: &[u32],
         own_cpus: &[usize],
         lengths: Lengths,
         directory: &Path,
     ) -> Result<Self> {
-        let counted = directory.join("perf-stat");
         let lasts = lengths.measured.saturating_sub(2 * MARGIN);
+        Self::attach(on_cpus(own_cpus), processes, lengths.warm_up + MARGIN, lasts, directory)
+    }
+
+    /// Returns when perf is attached: on a busy machine its start takes longer than what it is to count, and
+    /// the load would be over.
+    fn attach(
+        mut command: Command,
+        processes: &[u32],
+        delay: Duration,
+        lasts: Duration,
+        directory: &Path,
+    ) -> Result<Self> {
+        let (counted, log) = (directory.join("perf-stat"), directory.join("perf-stat.stderr"));
         let ids: Vec<String> = processes.iter().map(u32::to_string).collect();
-        let mut command = on_cpus(own_cpus);
-        // perf counts for as long as the command runs that it is given.
-        command.args(["sh", "-c", "sleep $0; exec \"$@\""]);
-        command.arg((lengths.warm_up + MARGIN).as_secs_f64().to_string());
-        command.args(["perf", "stat", "--field-separator=,", EVENT, &format!("--pid={}", ids.join(","))]);
+        command.args(["perf", "stat", "--field-separator=,", &format!("--event={EVENT}")]);
+        command.arg(format!("--pid={}", ids.join(","))).arg(format!("--delay={}", delay.as_millis()));
         command.arg(format!("--output={}", counted.display()));
-        command.args(["--", "sleep", &lasts.as_secs_f64().to_string()]);
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Self { process: Process::start(&mut command)?, counted, lasts })
+        // perf counts for as long as the command runs that it is given, which it starts before the delay.
+        command.args(["--", "sleep", &(delay + lasts).as_secs_f64().to_string()]);
+        command.stdout(Stdio::null()).stderr(File::create(&log)?);
+        let process = Process::start(&mut command)?;
+        let this = Self { process, counted, log, lasts };
+        let is_attached = || Ok((this.said().contains(ATTACHED) || this.process.has_ended()?).then_some(()));
+        interrupt::wait_for(PATIENCE, is_attached)?;
+        ensure!(this.said().contains(ATTACHED), "perf cannot count {EVENT}: {}", this.said());
+        Ok(this)
     }
 
     /// How many there were in a second.
     pub(crate) fn finish(mut self) -> Result<f64> {
-        interrupt::wait_for(PATIENCE, || self.process.ended())?.context("perf stat has not ended")?;
+        interrupt::wait_for(PATIENCE + self.lasts, || self.process.ended())?
+            .context("perf stat has not ended")?;
         let told = fs::read_to_string(&self.counted).unwrap_or_default();
-        let count = count(&told).with_context(|| format!("perf counted no system calls: {}", told.trim()))?;
+        let count = count(&told).with_context(|| {
+            format!(
+                "perf counted no {EVENT}: in the {:?} that it counted, either no process of the server ran, \
+                 as on a machine that is too busy, or perf cannot count; it said: {} {}",
+                self.lasts,
+                told.trim(),
+                self.said()
+            )
+        })?;
         Ok(count / self.lasts.as_secs_f64())
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default().trim().to_owned()
     }
 }
 
-/// Whether they can be counted here.
+/// Whether they can be counted here. Counted are those of this program, which looks again and again whether
+/// perf has ended: perf also succeeds where it counts nothing.
 pub(crate) fn check() -> Result<()> {
-    let hint = " (Debian package linux-perf, for `system_calls`)";
-    let said = output(Command::new("perf").args(["stat", EVENT, "true"]), hint);
-    ensure!(said.is_ok(), "`system_calls` are counted with perf, as root{hint}: {:#}", said.unwrap_err());
-    Ok(())
+    let directory = tempfile::tempdir()?;
+    let (delay, lasts) = (Duration::from_millis(1), Duration::from_millis(200));
+    Counter::attach(Command::new("env"), &[std::process::id()], delay, lasts, directory.path())
+        .and_then(Counter::finish)
+        .map(drop)
+        .context(format!(
+            "`system_calls` counts {EVENT} with perf (Debian package linux-perf), which takes root and a \
+             kernel that traces; leave out `system_calls`, or run elsewhere"
+        ))
 }
 
 /// `"1234,,raw_syscalls:sys_enter,…"`.
@@ -83,5 +122,24 @@ mod tests {
         assert_eq!(count(told), Some(97_433.0));
         assert_eq!(count("<not counted>,,raw_syscalls:sys_enter,0,0.00,,"), None);
         assert_eq!(count(""), None);
+    }
+
+    #[test]
+    fn a_process_that_does_nothing_is_told_from_one_that_works() {
+        if let Err(error) = check() {
+            return harness::skip(format!("{error:#}"));
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let count = |process: u32| {
+            let (delay, lasts) = (Duration::from_millis(1), Duration::from_millis(200));
+            Counter::attach(Command::new("env"), &[process], delay, lasts, directory.path())?.finish()
+        };
+        let idle = Process::start(Command::new("sleep").arg("100")).unwrap();
+        let error = count(idle.id()).unwrap_err().to_string();
+        assert!(error.contains("no process of the server ran") && error.contains("<not counted>"), "{error}");
+        let busy = Process::start(Command::new("yes").stdout(Stdio::null())).unwrap();
+        assert!(count(busy.id()).unwrap() > 0.0);
+        let error = count(u32::MAX >> 1).unwrap_err().to_string();
+        assert!(error.starts_with("perf cannot count raw_syscalls:sys_enter: "), "{error}");
     }
 }

@@ -5,6 +5,7 @@
 //! failed.
 
 mod marks;
+mod published;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,47 @@
+//! `docs/measurements` has journals and no reports: `scripts/reports` makes these, and misses no trial.
+
+use std::fs;
+use std::process::Command;
+
+use harness::workspace::{files, root};
+use serde_json::Value;
+
+#[test]
+fn no_report_is_kept() {
+    for pattern in ["*.html", "*results.json", "*results.json.gz"] {
+        let kept = files(&[&format!("docs/measurements/{pattern}")]);
+        assert!(kept.is_empty(), "scripts/reports makes these from journals: {kept:?}");
+    }
+}
+
+#[test]
+fn every_journal_is_reported_whole() {
+    let journals = files(&["docs/measurements/*journal.jsonl.gz"]);
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut script = Command::new(root().join("scripts/reports"));
+    script.env("SLUICELAB", env!("CARGO_BIN_EXE_sluicelab")).env("REPORTS", directory.path());
+    let output = script.output().expect("it runs");
+    let (said, wrong) = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text)).into();
+    assert!(output.status.success() && wrong.is_empty(), "{said}{wrong}");
+    assert!(said.contains(&format!("{} reports:", journals.len())), "{said}");
+    for journal in &journals {
+        let name = journal
+            .strip_prefix("docs/measurements/")
+            .and_then(|name| name.strip_suffix("/journal.jsonl.gz"));
+        let name = name.expect("a directory of its own");
+        let read = |file: &str| {
+            fs::read_to_string(directory.path().join(name).join(file))
+                .unwrap_or_else(|error| panic!("{name}/{file}: {error}"))
+        };
+        let results: Value = serde_json::from_str(&read("results.json")).expect("JSON");
+        // A trial is found by its key, which has its settings: if they are read in another way, it is missing.
+        assert_eq!(results["missing"], 0, "{name}: trials are not found in the journal");
+        let (journal, csv) = (read("journal.jsonl"), read("results.csv"));
+        let is_trial = |line: &&str| line.contains(r#""times":{"#);
+        let beside = journal.lines().filter(is_trial).filter(|line| line.contains(") beside ")).count();
+        let trials = journal.lines().filter(is_trial).count();
+        let rows = csv.lines().count() - 1;
+        assert!((trials - beside..=trials).contains(&rows), "{name}: {rows} rows of {trials} trials");
+        assert!(read("report.html").contains("</html>"), "{name}");
+    }
+}

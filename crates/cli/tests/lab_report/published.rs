@@ -34,7 +34,7 @@ fn every_journal_is_reported_whole() {
                 .unwrap_or_else(|error| panic!("{name}/{file}: {error}"))
         };
         let results: Value = serde_json::from_str(&read("results.json")).expect("JSON");
-        // A trial is found by its key, which has its settings: if they are read in another way, it is missing.
+        // A trial is found by its key, which has its settings. If these are read otherwise, it is missing.
         assert_eq!(results["missing"], 0, "{name}: trials are not found in the journal");
         let (journal, csv) = (read("journal.jsonl"), read("results.csv"));
         let is_trial = |line: &&str| line.contains(r#""times":{"#);

@@ -160,30 +160,86 @@ fn is_place(files: &[String], name: &str) -> bool {
     })
 }
 
-/// The words of each crate's sources, its modules' names among them, by the crate's name.
-fn code(files: &[String]) -> Vec<(String, BTreeSet<String>)> {
-    let mut code: Vec<(String, BTreeSet<String>)> = Vec::new();
-    for file in files.iter().filter(|file| has_end(file, "rs")) {
-        let mut parts = file.split('/');
-        if let (Some("crates"), Some(name), Some("src")) = (parts.next(), parts.next(), parts.next()) {
-            if code.last().is_none_or(|(last, _)| last != name) {
-                code.push((name.to_owned(), BTreeSet::new()));
-            }
-            let words = &mut code.last_mut().expect("one was pushed").1;
-            let text = read(file);
-            words.extend(text.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_owned));
-        }
-    }
-    code
+/// A file of a crate's sources.
+struct Source {
+    /// The crate, and the modules down to the file's own.
+    modules: Vec<String>,
+    text: String,
 }
 
-/// Whether a crate has all words of this path. Where the first names the crate, that one.
-fn is_item(code: &[(String, BTreeSet<String>)], name: &str) -> bool {
-    let words: Vec<&str> = name.split("::").collect();
-    match code.iter().find(|(name, _)| name == words[0]) {
-        Some((_, known)) => words[1..].iter().all(|word| known.contains(*word)),
-        None => code.iter().any(|(_, known)| words.iter().all(|word| known.contains(*word))),
+impl Source {
+    fn new(file: &str, text: String) -> Option<Self> {
+        let (name, path) = file.strip_prefix("crates/")?.split_once("/src/")?;
+        let path = path.strip_suffix(".rs")?;
+        let is_named = |word: &&str| !["lib", "main", "mod"].contains(word);
+        let modules = iter::once(name).chain(path.split('/').filter(is_named));
+        Some(Self { modules: modules.map(str::to_owned).collect(), text })
     }
+
+    /// Whether an item of this name begins on a line here.
+    fn declares(&self, kinds: &[&str], name: &str) -> bool {
+        self.text.lines().any(|line| {
+            let line: Vec<&str> = words(line).collect();
+            line.windows(2).any(|pair| kinds.contains(&pair[0]) && pair[1] == name)
+        })
+    }
+
+    /// Whether a `pub use` hands on an item of this name.
+    fn hands_on(&self, name: &str) -> bool {
+        let mut uses = self.text.split("pub use ").skip(1).filter_map(|rest| rest.split(';').next());
+        uses.any(|used| words(used).any(|word| word == name))
+    }
+
+    /// Whether the enum that is declared here has this variant.
+    fn has_variant(&self, name: &str, variant: &str) -> bool {
+        let body = self.text.split(&format!("enum {name} {{\n")).nth(1);
+        let body = body.and_then(|rest| rest.split("\n}").next());
+        body.is_some_and(|body| body.lines().any(|line| words(line).next() == Some(variant)))
+    }
+
+    fn implements(&self, name: &str) -> bool {
+        let mut heads = self.text.lines().filter(|line| line.trim_start().starts_with("impl"));
+        heads.any(|line| words(line).any(|word| word == name))
+    }
+}
+
+const TYPES: [&str; 4] = ["struct", "enum", "trait", "type"];
+const ITEMS: [&str; 8] = ["fn", "struct", "enum", "trait", "type", "const", "static", "mod"];
+
+/// The words of a line of code, without its comment.
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    let code = line.split("//").next().unwrap_or_default();
+    code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+fn code(files: &[String]) -> Vec<Source> {
+    let sources = files.iter().filter(|file| has_end(file, "rs") && file.contains("/src/"));
+    sources.filter_map(|file| Source::new(file, read(file))).collect()
+}
+
+/// Whether there is what this path names: each part but the first is in the part before it.
+fn is_item(code: &[Source], name: &str) -> bool {
+    let parts: Vec<&str> = name.split("::").collect();
+    parts.windows(2).all(|pair| is_in(code, pair[0], pair[1]))
+}
+
+/// Whether a crate, a module or a type of that name has such a module, item, method or variant.
+fn is_in(code: &[Source], outer: &str, name: &str) -> bool {
+    let is_in_module = |source: &Source| {
+        let place = source.modules.iter().position(|module| module == outer);
+        place.is_some_and(|place| {
+            // An item of a crate is in its root; a module may hand on what its parts have.
+            let is_near = place > 0 || source.modules.len() == 1;
+            source.modules.get(place + 1).is_some_and(|module| module == name)
+                || is_near && (source.declares(&ITEMS, name) || source.hands_on(name))
+        })
+    };
+    let is_of_type = |source: &Source| {
+        let is_declared = source.declares(&TYPES, outer);
+        source.has_variant(outer, name)
+            || (is_declared || source.implements(outer)) && source.declares(&["fn", "const"], name)
+    };
+    code.iter().any(|source| is_in_module(source) || is_of_type(source))
 }
 
 #[test]
@@ -199,6 +255,18 @@ fn what_is_missing_is_seen() {
         ["a/b", "c.rs", "a::b", "/proc/self", "a b/c", "c"].map(kind),
         [Kind::Path, Kind::Path, Kind::Item, Kind::Other, Kind::Other, Kind::Other]
     );
+    let source = |file: &str, text: &str| Source::new(file, text.to_owned()).expect("a source");
+    let code = [
+        source("crates/a/src/lib.rs", "pub use b::handed;\nfn root() {}\n"),
+        source("crates/a/src/b/mod.rs", "enum E {\n    V(u8),\n}\n// fn no() {}\n"),
+        source("crates/a/src/b/c.rs", "impl E {\n    fn m() {}\n}\nfn deep() {}\n"),
+    ];
+    for there in ["a::b", "a::root", "a::handed", "a::b::c", "b::E", "E::V", "E::m", "c::deep", "b::deep"] {
+        assert!(is_item(&code, there), "{there}");
+    }
+    for not_there in ["a::c", "a::deep", "b::V", "b::no", "E::root", "c::E", "V::E", "d::b", "a::b::root"] {
+        assert!(!is_item(&code, not_there), "{not_there}");
+    }
     let text =
         "[there](README.md), [not](docs/no.md), [nor this](#no-heading), [a page](https://example.org/)";
     assert_eq!(broken("x.md", &format!("# Heading\n{text}\n\n    [code](no.md)\n")).len(), 2);

@@ -33,6 +33,8 @@ pub mod placement;
 pub mod plain;
 pub mod proxies;
 pub mod registration;
+#[cfg(test)]
+mod seeded;
 pub mod sends;
 pub mod service;
 pub mod shortfalls;

@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use http1::Tick;
 use proptest::prelude::*;
-use proptest::test_runner::TestRunner;
 use sys::socket::PeerAddress;
 
 use super::EventLoop;
@@ -172,8 +171,7 @@ fn whoever_waits_is_looked_at_in_time() {
     fs::write(site.path().join("small"), "small").unwrap();
     fs::write(site.path().join("large"), vec![b'x'; 4 << 20]).unwrap();
     let cases = (any::<bool>(), prop::collection::vec(happening(), 1..60));
-    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) };
-    let outcome = TestRunner::new(config).run(&cases, |(helped, happenings)| {
+    crate::seeded::run(64, &cases, |(helped, happenings)| {
         let mut world = World::new(site.path(), helped);
         for happening in &happenings {
             world.happens(happening);
@@ -187,5 +185,4 @@ fn whoever_waits_is_looked_at_in_time() {
         prop_assert_eq!(world.server.connections.len(), 0, "places are free again");
         Ok(())
     });
-    outcome.unwrap_or_else(|failure| panic!("{failure}"));
 }

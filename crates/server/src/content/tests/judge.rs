@@ -1,7 +1,6 @@
 //! What routes refuse is refused whichever path leads to it, and nothing else is.
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
 use crate::config::{RouteRule, Target};
@@ -218,8 +217,7 @@ fn what_is_refused_is_refused_by_every_way() {
     let site = std::cell::RefCell::new(&mut site);
     let (mut refused, mut had) = (0, 0);
     let counts = std::cell::RefCell::new((&mut refused, &mut had));
-    let mut runner = TestRunner::new(Config { cases: 200, failure_persistence: None, ..Config::default() });
-    let result = runner.run(&rules, |mut rules| {
+    crate::seeded::run(200, &rules, |mut rules| {
         rules.push(("**", Deed::Scripts));
         let site = &mut **site.borrow_mut();
         let all = rules.iter().map(|(pattern, deed)| rule(pattern, *deed)).collect();
@@ -252,8 +250,5 @@ fn what_is_refused_is_refused_by_every_way() {
         }
         Ok(())
     });
-    if let Err(error) = result {
-        panic!("{error}");
-    }
     assert!(refused > 500 && had > 500, "{refused} refused, {had} had");
 }

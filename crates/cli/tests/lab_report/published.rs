@@ -42,6 +42,11 @@ fn every_journal_is_reported_whole() {
         let trials = journal.lines().filter(is_trial).count();
         let rows = csv.lines().count() - 1;
         assert!((trials - beside..=trials).contains(&rows), "{name}: {rows} rows of {trials} trials");
-        assert!(read("report.html").contains("</html>"), "{name}");
+        let page = read("report.html");
+        assert!(page.contains("</html>"), "{name}");
+        for path in files(&[&format!("docs/measurements/{name}/trials/*")]) {
+            let (_, file) = path.rsplit_once('/').expect("a directory");
+            assert!(page.contains(&format!(": {file}</summary>")), "the report of {name} lacks {path}");
+        }
     }
 }

@@ -273,7 +273,7 @@ const MS: Duration = Duration::from_millis(1);
 #[test]
 fn a_slow_server_answers_as_many_as_a_fast_one() {
     let (server, judge) = patient_server(1500 * MS, None);
-    // The first reply comes when the warm-up is over, so fewer calls end in the measured time than are issued.
+    // The first reply comes after the warm-up: fewer calls end in the measured time than are issued in it.
     let played = play(server, 200.0, 1000 * MS, 3500 * MS, 5000 * MS);
     played.is_judged("slow", &judge);
     assert!(played.measures.flow.replies() < played.measures.cohort.issued, "500 ms without a reply");

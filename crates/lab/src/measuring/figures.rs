@@ -117,22 +117,12 @@ pub(crate) fn of_wrk(watched: &wrk::Watched<Sight>, cpus: usize, turns: Option<G
              replies of status 4xx or 5xx; none is allowed"
         )
     }));
-    let ms = |us: f64| us / 1e3;
-    let wrk::Times { mean, p50, p90, p99, p999, max } = told.times_us;
     Ok(Outcome {
         replies_per_s: requests / told.seconds(),
         timeouts: timeout as f64 / issued,
         errors: without_reply / issued,
         refused: status as f64 / issued,
-        times: Times {
-            mean: ms(mean),
-            p50: ms(p50),
-            p90: ms(p90),
-            p99: ms(p99),
-            p999: ms(p999),
-            max: ms(max),
-            percentiles: Vec::new(),
-        },
+        times: told.times.clone(),
         invalid,
         failed,
         ..seen

@@ -15,6 +15,7 @@ use crate::description::lengths::Lengths;
 use crate::measuring::generator::Edge;
 use crate::programs::child::{Process, on_cpus, output};
 use crate::programs::interrupt;
+use crate::record::outcome::Times;
 
 /// How it is run.
 #[derive(Clone, Copy, Debug)]
@@ -36,14 +37,16 @@ pub struct Wrk<'a> {
 }
 
 /// What it told of a run.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[expect(missing_docs, reason = "named for what they are")]
 pub struct Told {
     /// Whole replies.
     pub requests: u64,
     pub duration_us: u64,
     pub errors: Errors,
-    pub times_us: Times,
+    /// From when a request was sent to the last byte of its reply. wrk adds what requests that were held up
+    /// by a long one would have waited.
+    pub times: Times,
 }
 
 /// What went wrong, counted.
@@ -56,19 +59,6 @@ pub struct Errors {
     pub timeout: u64,
     /// Replies of status 4xx or 5xx, which count as requests as well.
     pub status: u64,
-}
-
-/// From when a request was sent to the last byte of its reply, in microseconds. wrk adds what requests that
-/// were held up by a long one would have waited.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[expect(missing_docs, reason = "named for what they are")]
-pub struct Times {
-    pub mean: f64,
-    pub p50: f64,
-    pub p90: f64,
-    pub p99: f64,
-    pub p999: f64,
-    pub max: f64,
 }
 
 /// A run that is over, and what was seen of it.
@@ -90,14 +80,14 @@ pub struct Watched<T> {
 const SCRIPT: &str = r#"
 done = function(summary, latency)
   local errors = summary.errors
-  local function us(percent) return latency:percentile(percent) end
+  local function ms(percent) return latency:percentile(percent) / 1000 end
   print(string.format(
     'told {"requests":%d,"duration_us":%d,' ..
     '"errors":{"connect":%d,"read":%d,"write":%d,"timeout":%d,"status":%d},' ..
-    '"times_us":{"mean":%f,"p50":%d,"p90":%d,"p99":%d,"p999":%d,"max":%d}}',
+    '"times":{"mean":%f,"p50":%f,"p90":%f,"p99":%f,"p999":%f,"max":%f}}',
     summary.requests, summary.duration,
     errors.connect, errors.read, errors.write, errors.timeout, errors.status,
-    latency.mean, us(50), us(90), us(99), us(99.9), latency.max))
+    latency.mean / 1000, ms(50), ms(90), ms(99), ms(99.9), latency.max / 1000))
 end
 "#;
 
@@ -223,11 +213,12 @@ mod tests {
     fn what_the_script_tells_is_read() {
         let line = r#"told {"requests":1146,"duration_us":1002075,
             "errors":{"connect":1,"read":2,"write":3,"timeout":4,"status":5},
-            "times_us":{"mean":2212.2,"p50":1084,"p90":1200,"p99":1500,"p999":16884,"max":17745}}"#;
+            "times":{"mean":2.2122,"p50":1.084,"p90":1.2,"p99":1.5,"p999":16.884,"max":17.745}}"#;
         let said = format!("Running 1s test\n{}\n", line.replace('\n', ""));
         let told = Told::read(&said).unwrap();
         assert_eq!((told.requests, told.errors.without_reply(), told.errors.status), (1_146, 10, 5));
         assert!((told.seconds() - 1.002_075).abs() < 1e-9);
+        assert_eq!((told.times.p50, told.times.max), (1.084, 17.745));
         let nothing = Told::read("unable to connect to 127.0.0.1:1 Connection refused").unwrap_err();
         assert!(
             nothing.to_string().ends_with("it said: unable to connect to 127.0.0.1:1 Connection refused")

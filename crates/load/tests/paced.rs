@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use load::engine::{self, Keep};
 use load::measures::{Measures, Times};
+use load::output::Output;
 use load::record::Outcome;
 use load::run::{Load, Run};
 use load::schedule::{Arrivals, Rate, Schedule};
@@ -64,14 +65,58 @@ fn converse(mut client: TcpStream, manner: Manner) {
     }
 }
 
-/// Plays so many requests per second over so many connections, and adds whether all went well.
+/// Plays so many requests per second over so many connections.
 fn play(server: SocketAddr, rate: f64, connections: u32, duration: Duration, patience: Duration) -> Measures {
+    watch(server, rate, connections, duration, patience).0
+}
+
+/// When a call was due and over, since the run began.
+struct Moments {
+    due: Duration,
+    ended: Duration,
+}
+
+struct Watched {
+    calls: Vec<Moments>,
+    /// The run began at a moment between these two.
+    began: (Instant, Instant),
+}
+
+/// As `play`, with each call's times. They are of the clock that the servers here read.
+fn watch(
+    server: SocketAddr,
+    rate: f64,
+    connections: u32,
+    duration: Duration,
+    patience: Duration,
+) -> (Measures, Watched) {
     let mut log = Builder::new();
     log.call(Request { uri: "/".into(), ..Request::default() });
     let schedule = Schedule::drawn(Rate::constant(rate).unwrap(), Arrivals::Fixed, 1);
     let load = Load::Arriving { schedule, count: None, kept: Some(connections) };
     let run = Run { duration: Some(duration), ..support::run(log.finish(), server, load, patience) };
-    engine::start(run, Keep::default()).unwrap().finish().unwrap().measures
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("calls.csv");
+    let keep = Keep { calls: Some(Output::open(&path).unwrap()), ..Keep::default() };
+    let running = engine::start(run, keep).unwrap();
+    // The clock is read before and after the run tells how old it is, so both bounds always hold.
+    let looks = (0..100).map(|_| {
+        let before = Instant::now();
+        let elapsed = running.progress().elapsed;
+        (before.checked_sub(elapsed).unwrap(), Instant::now().checked_sub(elapsed).unwrap())
+    });
+    let began = looks.reduce(|best, look| (best.0.max(look.0), best.1.min(look.1))).unwrap();
+    let measures = running.finish().unwrap().measures;
+    let text = std::fs::read_to_string(path).unwrap();
+    let (names, lines) = text.split_once('\n').unwrap();
+    let [due, ended] =
+        ["intended", "ended"].map(|name| names.split(',').position(|found| found == name).unwrap());
+    let moments = |line: &str| {
+        let fields: Vec<&str> = line.split(',').collect();
+        let at = |place: usize| Duration::from_nanos(fields[place].parse().unwrap());
+        Moments { due: at(due), ended: at(ended) }
+    };
+    (measures, Watched { calls: lines.lines().map(moments).collect(), began })
 }
 
 fn part_above(times: &Times, ms: f64) -> f64 {
@@ -80,23 +125,35 @@ fn part_above(times: &Times, ms: f64) -> f64 {
 
 /// Half a second of three, in which 100 requests are due: of these four are on their way, and the others wait
 /// in line. Who looks at those four alone finds a fast server.
+///
+/// Server and generator read one clock. A call that is due while the server stands still ends when it goes
+/// on, or later. A busy machine makes more calls wait, and none of them less.
 #[test]
 fn a_stall_is_felt_by_all_who_were_due_in_it() {
     let begin = Instant::now() + 1000 * MS;
-    let (server, connections) = serve(Manner::Stalls(begin, begin + 500 * MS));
-    let measures = play(server, 200.0, 4, 3000 * MS, 5000 * MS);
+    let end = begin + 500 * MS;
+    let (server, connections) = serve(Manner::Stalls(begin, end));
+    let (measures, watched) = watch(server, 200.0, 4, 3000 * MS, 5000 * MS);
     let cohort = &measures.cohort;
     assert_eq!(cohort.outcomes.of(Outcome::Reply), cohort.issued);
-    // On a busy machine the last of them begin when the measured time is over.
-    assert!((550..=601).contains(&cohort.issued), "{}", cohort.issued);
     assert_eq!(connections.load(Ordering::Relaxed), 4);
-    // On average a quarter of a second; 80 of 600 for longer than 100 ms.
+    let (earliest, latest) = watched.began;
+    let is_due_in_it = |call: &&Moments| (begin + MS..end).contains(&(earliest + call.due));
+    let due_in_it: Vec<&Moments> = watched.calls.iter().filter(is_due_in_it).collect();
+    assert!((98..=100).contains(&due_in_it.len()), "{} were due in it", due_in_it.len());
+    assert!(due_in_it.iter().all(|call| latest + call.ended >= end), "a call did not wait for its end");
+    // What is reported is what the calls have waited. The histograms keep three digits.
+    let counted: Vec<&Moments> = watched.calls.iter().filter(|call| call.due < 3000 * MS).collect();
+    assert_eq!(cohort.issued, counted.len() as u64);
+    let waited = |ms| counted.iter().filter(|call| call.ended > call.due + ms * MS).count() as u64;
     for times in [&cohort.waits.times, &cohort.corrected_times] {
-        let part = part_above(times, 100.0);
-        assert!((0.12..0.3).contains(&part), "{part} of the requests waited");
+        let above = times.count_above_ms(100.0);
+        assert!((waited(101)..=waited(99)).contains(&above), "{above} are said to have waited");
+        assert!(above >= 78, "80 are due more than 100 ms before its end, and {above} waited for longer");
         assert!(times.percentile_ms(99.0) > 400.0);
     }
-    assert!(part_above(&cohort.reply_times, 100.0) < 0.04, "each connection had one at that time");
+    let part = part_above(&cohort.reply_times, 100.0);
+    assert!(part < part_above(&cohort.waits.times, 100.0) / 2.0, "{part}: each connection had one then");
 }
 
 /// A server of 2 connections with replies of 20 ms answers 100 per second; 150 are due.

@@ -204,7 +204,7 @@ impl Loop {
                 break None;
             }
             conversation.release(&mut self.service);
-            let wanted = match conversation.wants(&input, true) {
+            let wanted = match conversation.wants(&input, || true) {
                 Want::Nothing => break None,
                 Want::Close => break Some(false),
                 Want::Reset => break Some(true),
@@ -239,8 +239,7 @@ impl Loop {
                 }
             };
             let client = self.clients[place].as_mut().expect("it is there");
-            client.conversation.take(&mut self.service, Line::NONE, &mut input);
-            if !client.conversation.is_replying() && !client.conversation.goes_on(wanted) {
+            if !client.conversation.take(&mut self.service, || Line::NONE, &mut input, wanted) {
                 break Some(false);
             }
         };

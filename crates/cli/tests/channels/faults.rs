@@ -82,8 +82,8 @@ fn serve(service: &mut Service, fails_at: usize) -> Failing {
     panic!("{MOST_TURNS} turns, and no end");
 }
 
-/// The replies without their dates, a character for each byte: a reply that is cut anywhere is the beginning of
-/// the whole one.
+/// The replies without their dates, a character for each byte: a reply that is cut anywhere is the beginning
+/// of the whole one.
 fn undated(output: &[u8]) -> String {
     let text: String = output.iter().copied().map(char::from).collect();
     text.split("\r\n").filter(|line| !line.starts_with("Date: ")).collect::<Vec<_>>().join("\r\n")

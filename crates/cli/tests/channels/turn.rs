@@ -65,7 +65,7 @@ pub(crate) fn turn(conversation: &mut Conversation, service: &mut Service, bytes
             continue;
         }
         conversation.release(service);
-        let wanted = match conversation.wants(&input, true) {
+        let wanted = match conversation.wants(&input, || true) {
             Want::Nothing => break Ended::Waits,
             Want::Close => break Ended::Close,
             Want::Reset => break Ended::Reset,
@@ -86,8 +86,7 @@ pub(crate) fn turn(conversation: &mut Conversation, service: &mut Service, bytes
                 wanted
             }
         };
-        conversation.take(service, Line::NONE, &mut input);
-        if !conversation.is_replying() && !conversation.goes_on(wanted) {
+        if !conversation.take(service, || Line::NONE, &mut input, wanted) {
             break Ended::Close;
         }
     };

@@ -218,8 +218,9 @@ impl Auto {
     /// Averages what turns take and bring, over an interval or some dozens of them, whichever is shorter.
     fn learn(&mut self, turn: &Turn) {
         if turn.worked > 0 || turn.accepted > 0 {
-            let weight = (turn.busy_ns as f64 / INTERVAL_NS).clamp(1.0 / 32.0, 0.5);
-            average(&mut self.busy_ns, turn.busy_ns as f64, weight);
+            let busy_ns = ns(turn.busy_ns);
+            let weight = (busy_ns / INTERVAL_NS).clamp(1.0 / 32.0, 0.5);
+            average(&mut self.busy_ns, busy_ns, weight);
             average(&mut self.accepted, f64::from(turn.accepted), weight);
             average(&mut self.worked, f64::from(turn.worked), weight);
             self.once_ns = self.busy_ns.max(1.0) / self.worked.max(1e-3);
@@ -235,7 +236,7 @@ impl Auto {
 
     /// Is the delay a burst's, or is it there to stay?
     fn judge(&mut self, now_ns: u64) {
-        let long_ago = |ns: u64| now_ns.saturating_sub(ns) as f64 >= INTERVAL_NS;
+        let long_ago = |ns: u64| now_ns.saturating_sub(ns) >= INTERVAL_NS as u64;
         let is_late = self.delay_ns > TARGET_NS;
         let was_late = std::mem::replace(&mut self.late, is_late);
         // A turn may take longer than the interval: between two that end late nobody has seen calm.
@@ -252,7 +253,7 @@ impl Auto {
     /// What a client that comes now will wait to be accepted. It can't be longer than since the queue was
     /// last empty.
     fn delay_outside_ns(&self, now_ns: u64) -> f64 {
-        let since_empty = now_ns.saturating_sub(self.emptied_ns) as f64;
+        let since_empty = ns(now_ns.saturating_sub(self.emptied_ns));
         let Some(queue) = self.queue else { return since_empty };
         let correction = (PRIOR_MS + self.waited_ms) / (PRIOR_MS + self.expected_ms);
         (f64::from(queue.length) * self.accept_ns * correction).min(since_empty)
@@ -318,6 +319,12 @@ impl Overhead {
 fn cheapest(overhead: f64, serving: f64, new: f64) -> f64 {
     let served = (CROWD * overhead / serving.max(1.0)).sqrt();
     (served * new).floor().clamp(1.0, f64::from(u32::MAX))
+}
+
+/// Nanoseconds as a floating-point number. (One instruction converts a signed number, an unsigned one takes
+/// six.)
+fn ns(whole: u64) -> f64 {
+    whole.cast_signed() as f64
 }
 
 /// Moves an average towards a value.

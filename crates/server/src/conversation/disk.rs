@@ -147,7 +147,7 @@ impl Conversation {
             }
             Until::LookedUp(Deferred { owed: Owed::Reply { consumed, terms }, looked }) => {
                 match Head::again(&consumed, terms) {
-                    Some(head) => self.answer(service, line, &head, (&consumed, Some(looked))),
+                    Some(head) => self.answer_with(service, line, &head, (&consumed, looked)),
                     None => self.machine.abort(),
                 }
                 service.buffers.give(consumed);

@@ -4,7 +4,7 @@
 //! head, a pipelined request behind a reply that is to be sent first) is kept in a pooled buffer, so that an
 //! idle connection holds none.
 
-use http1::{End, Head, Plan, ProtocolError, Status, Step, Terms, Wants};
+use http1::{End, Head, Plan, ProtocolError, Status, Step, Terms};
 use sys::socket::PeerAddress;
 
 use super::Conversation;
@@ -94,10 +94,10 @@ pub enum Want {
     Reset,
 }
 
-/// What a conversation wanted of its input.
+/// The input that a conversation wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    wants: Wants,
+    is_behind: bool,
 }
 
 impl Wanted {
@@ -105,7 +105,7 @@ impl Wanted {
     /// there, and not waited for.
     #[inline]
     pub fn is_behind(self) -> bool {
-        self.wants.end == End::Close
+        self.is_behind
     }
 }
 
@@ -114,26 +114,25 @@ impl Conversation {
     /// channel has a reason to believe that more has come.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
-    pub fn wants(&self, input: &Input<'_>, has_more: bool) -> Want {
+    pub fn wants(&self, input: &Input<'_>, has_more: impl FnOnce() -> bool) -> Want {
         if self.exchange.waiting.is_some() {
             return Want::Nothing;
         }
-        let wants = self.machine.wants();
         let is_at_hand = self.rest_unseen || self.eof;
-        match wants.end {
-            End::Open if is_at_hand => Want::Take(Wanted { wants }),
-            End::Open if wants.read => Want::Input(Wanted { wants }),
+        match self.machine.wants_end() {
+            End::Open if is_at_hand => Want::Take(Wanted { is_behind: false }),
+            End::Open if self.machine.wants_input() => Want::Input(Wanted { is_behind: false }),
             End::Open => Want::Nothing,
             // What is behind the last request is shown to the machine as well: closing with bytes unread
             // would reset the connection.
             End::Close => {
                 let has_rest = !input.is_used_up() || !self.rest.is_empty();
-                if !self.may_have_more(has_rest || has_more) {
+                if !self.may_have_more(has_rest || has_more()) {
                     Want::Close
                 } else if is_at_hand || has_rest {
-                    Want::Take(Wanted { wants })
+                    Want::Take(Wanted { is_behind: true })
                 } else {
-                    Want::Input(Wanted { wants })
+                    Want::Input(Wanted { is_behind: true })
                 }
             }
             End::Reset => Want::Reset,
@@ -171,20 +170,28 @@ impl Conversation {
         input.take_up(&mut self.rest);
     }
 
-    /// Whether to go on after it has taken input. If not, the connection is to be closed: no more input is to
-    /// come, and what it [wanted](Self::wants) has not changed.
-    #[inline]
-    pub fn goes_on(&self, wanted: Wanted) -> bool {
-        !(wanted.is_behind() || self.eof)
-            || self.exchange.waiting.is_some()
-            || self.machine.wants() != wanted.wants
-    }
-
-    /// Takes input, as far as the next request. That is answered: its reply is to be sent before more is made
-    /// of the input.
+    /// Takes the input that it wanted, as far as the next request. That is answered: its reply is to be sent
+    /// before more is made of the input. `false`: the connection is to be closed, since no more input is to
+    /// come, and taking this has changed nothing.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
-    pub fn take(&mut self, service: &mut Service, line: Line<'_>, input: &mut Input<'_>) {
+    pub fn take<'l>(
+        &mut self,
+        service: &mut Service,
+        line: impl FnOnce() -> Line<'l>,
+        input: &mut Input<'_>,
+        wanted: Wanted,
+    ) -> bool {
+        // With the client's end known, there is no event to wait for: it goes on as long as input changes
+        // anything.
+        let before = (wanted.is_behind || self.eof).then(|| self.machine.wants());
+        self.take_in(service, line, input);
+        before.is_none_or(|before| self.is_replying() || self.is_paused() || self.machine.wants() != before)
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as above")]
+    fn take_in<'l>(&mut self, service: &mut Service, line: impl FnOnce() -> Line<'l>, input: &mut Input<'_>) {
         self.rest_unseen = false;
         if self.is_announced && !self.hears_announcement(service, input) {
             return;
@@ -198,7 +205,7 @@ impl Conversation {
                         Step::Request(head) => {
                             self.exchange.begin(service, (&self.peer, self.announced.as_deref()), &head);
                             if self.lent_to.is_none() || self.is_directed(service, &head) {
-                                self.answer(service, line, &head, (&unused[..used], None));
+                                self.answer(service, line, &head, &unused[..used]);
                             }
                             self.rest_unseen = input.from < input.to;
                             return;
@@ -261,18 +268,33 @@ impl Conversation {
         true
     }
 
-    /// Answers a request, for which this has been looked at, or puts it by until more has been.
+    /// Answers a request, of which this was consumed with its head, or puts it by until what it asks for has
+    /// been looked at.
     #[inline]
-    pub(super) fn answer(
+    fn answer<'l>(
+        &mut self,
+        service: &mut Service,
+        line: impl FnOnce() -> Line<'l>,
+        head: &Head<'_>,
+        consumed: &[u8],
+    ) {
+        match service.answer(head, None) {
+            Ok(plan) => self.respond(service, plan, None),
+            Err(detour) => self.take_detour((service, line()), detour, head, consumed, None),
+        }
+    }
+
+    /// Answers a request as [`answer`](Self::answer) does, once this has been looked at.
+    pub(super) fn answer_with(
         &mut self,
         service: &mut Service,
         line: Line<'_>,
         head: &Head<'_>,
-        (consumed, looked): (&[u8], Option<Prefetched>),
+        (consumed, looked): (&[u8], Prefetched),
     ) {
-        match service.answer(head, looked.as_ref()) {
-            Ok(plan) => self.respond(service, plan, looked),
-            Err(detour) => self.take_detour((service, line), detour, head, consumed, looked),
+        match service.answer(head, Some(&looked)) {
+            Ok(plan) => self.respond(service, plan, Some(looked)),
+            Err(detour) => self.take_detour((service, line), detour, head, consumed, Some(looked)),
         }
     }
 

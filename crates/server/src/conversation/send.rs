@@ -70,7 +70,7 @@ impl Conversation {
         if self.machine.is_of_several() {
             return self.next_send_of_several(content, runs);
         }
-        first_of(self.machine.output(), self.last(), content, runs)
+        first_of(self.machine.output(), || self.last(), content, runs)
     }
 
     #[cold]
@@ -79,7 +79,7 @@ impl Conversation {
         content: &'a Content,
         runs: &mut Runs<'a>,
     ) -> Option<Operation<'a>> {
-        first_of(self.machine.output_of_several(), self.last(), content, runs)
+        first_of(self.machine.output_of_several(), || self.last(), content, runs)
     }
 
     /// What comes behind the last bytes of the reply.
@@ -140,7 +140,7 @@ impl Conversation {
 #[inline]
 fn first_of<'a>(
     output: impl Iterator<Item = Segment<'a, Pin>>,
-    last: Follows,
+    last: impl FnOnce() -> Follows,
     content: &'a Content,
     runs: &mut Runs<'a>,
 ) -> Option<Operation<'a>> {
@@ -158,5 +158,5 @@ fn first_of<'a>(
         runs[count] = run;
         count += 1;
     }
-    Some(Operation::Gather { count, follows: last })
+    Some(Operation::Gather { count, follows: last() })
 }

@@ -23,7 +23,7 @@ impl Plain {
         share: &mut u64,
     ) -> Next {
         loop {
-            let wanted = match self.conversation.wants(input, self.suspects_input()) {
+            let wanted = match self.conversation.wants(input, || self.suspects_input()) {
                 Want::Nothing => return self.blocked(),
                 Want::Close => return Next::Turn(Turn::Close),
                 Want::Reset => return Next::Turn(Turn::Reset),
@@ -38,27 +38,31 @@ impl Plain {
                     self.conversation.take_up(input);
                     wanted
                 }
+                Want::Input(wanted) if wanted.is_behind() => {
+                    self.conversation.take_up(input);
+                    self.read_behind(service, input, share);
+                    wanted
+                }
                 Want::Input(wanted) => {
-                    if !self.readable && !wanted.is_behind() {
+                    if !self.readable {
                         return self.blocked();
                     }
                     self.conversation.take_up(input);
-                    if *share == 0 && !wanted.is_behind() {
+                    if *share == 0 {
                         return Next::Turn(Turn::Unfinished);
                     }
-                    if !self.read(service, input, share) && !wanted.is_behind() && self.conversation.is_open()
-                    {
+                    if !self.read(service, input, share) && self.conversation.is_open() {
                         return self.blocked();
                     }
                     wanted
                 }
             };
-            let line = Line::plain(self.socket.as_fd(), self.blocks);
-            self.conversation.take(service, line, input);
+            let line = || Line::plain(self.socket.as_fd(), self.blocks);
+            let goes_on = self.conversation.take(service, line, input, wanted);
             if self.conversation.is_replying() {
                 return Next::Send;
             }
-            if !self.conversation.goes_on(wanted) {
+            if !goes_on {
                 return Next::Turn(Turn::Close);
             }
         }
@@ -77,6 +81,12 @@ impl Plain {
             return Next::Turn(Turn::Blocked);
         }
         if self.conversation.is_replying() && self.writable { Next::Send } else { Next::Turn(Turn::Blocked) }
+    }
+
+    /// Receives what is there behind the last request, if anything is. Once for a connection, at most.
+    #[cold]
+    fn read_behind(&mut self, service: &mut Service, input: &mut Input<'_>, share: &mut u64) {
+        self.read(service, input, share);
     }
 
     /// Receives what is there. `false`: nothing, or the connection is broken.

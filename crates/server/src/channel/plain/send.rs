@@ -113,16 +113,7 @@ impl Plain {
         match operation {
             Operation::Gather { count, follows } => {
                 let client = self.socket.as_fd();
-                let more_follows = match follows {
-                    Follows::End => true,
-                    Follows::Nothing | Follows::Memory => false,
-                    Follows::File => {
-                        if service.coalesce == Coalesce::Cork {
-                            socket::set_cork(client, true)?;
-                        }
-                        matches!(service.coalesce, Coalesce::More | Coalesce::Auto)
-                    }
-                };
+                let more_follows = follows != Follows::Nothing && self.joins(service, follows)?;
                 let runs = &runs[..count];
                 let sent = if more_follows {
                     socket::send_more(client, runs)?
@@ -141,6 +132,22 @@ impl Plain {
                 Ok(sent)
             }
         }
+    }
+
+    /// Has runs of memory leave in one packet with what follows them, if anything does. Whether the call that
+    /// sends them is to say so.
+    #[inline]
+    fn joins(&self, service: &Service, follows: Follows) -> Result<bool, Failed> {
+        Ok(match follows {
+            Follows::End => true,
+            Follows::Nothing | Follows::Memory => false,
+            Follows::File => {
+                if service.coalesce == Coalesce::Cork {
+                    socket::set_cork(self.socket.as_fd(), true)?;
+                }
+                matches!(service.coalesce, Coalesce::More | Coalesce::Auto)
+            }
+        })
     }
 
     /// Sends a range of a file, which is the last that the reply has of it there if it `ends`.

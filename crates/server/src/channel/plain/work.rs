@@ -46,7 +46,7 @@ impl Plain {
     /// connection to be closed.
     pub fn conclude(&mut self, service: &mut Service) -> Next {
         self.conversation.release(service);
-        match self.conversation.wants(&Input::new(&mut []), self.suspects_input()) {
+        match self.conversation.wants(&Input::new(&mut []), || self.suspects_input()) {
             Want::Nothing => self.blocked(),
             Want::Input(wanted) if !wanted.is_behind() && !self.readable => self.blocked(),
             Want::Close => Next::Turn(Turn::Close),

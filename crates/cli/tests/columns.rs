@@ -1,5 +1,5 @@
-//! Lines have up to 110 columns, as `CONTRIBUTING.md` says: sources all of them, prose but for its tables,
-//! headings and indented blocks.
+//! Lines have at most 110 columns, as `CONTRIBUTING.md` says. That holds for every line of the sources. In
+//! prose it does not hold for tables, headings and indented blocks.
 
 use std::{fs, path::Path};
 

@@ -308,7 +308,7 @@ fn off_by_default(variant: &Variant) {
     assert!(!endpoint.exists());
 }
 
-/// Also while somebody is still being answered.
+/// Even if the endpoint is still answering a client.
 fn its_address_is_free_at_the_end(variant: &Variant) {
     let address = harness::free_address();
     let start = || Setup::new(variant).argument(format!("--status={address}")).start();

@@ -123,7 +123,7 @@ pub fn scripted_site<R>(variant: &Variant, serve: impl Fn(Asked) -> R + Send + S
     scripted_site_with(variant, "", serve)
 }
 
-/// The same with settings of the pool.
+/// A [`scripted_site`] whose pool has these settings.
 pub fn scripted_site_with<R>(
     variant: &Variant,
     of_pool: &str,

@@ -124,21 +124,21 @@ pub struct Test {
 /// environment every test runs for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
-    /// All. How events are heard of or who accepts can break it: what is told once and what again, who is
-    /// accepted, who hears of a client that leaves.
+    /// All. The event mechanism or the accept strategy can break it: which events come once and which again,
+    /// which clients are accepted, which worker notices that a client leaves.
     Each,
-    /// [`DRIVERS`]. Who moves the bytes and who waits can break it, but neither listeners nor how events are
-    /// heard of.
+    /// [`DRIVERS`]. The way in which a conversation is driven can break it. Listeners and event mechanisms
+    /// can't.
     Drivers,
-    /// [`THREE`]. The protocol, the files or the supervisor decide it, whoever moves the bytes.
+    /// [`THREE`]. The protocol, the files or the supervisor decide it. What drives a conversation does not.
     Three,
     /// The first. It is decided before there are workers, or where none is asked.
     One,
 }
 
-/// One for each way to drive a conversation: an event loop whose sends block, one that has its table and its
-/// descriptors in common with others, one that leaves the disk to helpers, a worker with one client at a
-/// time, and the stages of a pipeline.
+/// One for each way to drive a conversation, in this order: an event loop whose sends block; one that shares
+/// its table and descriptors with others; one that leaves the disk to helpers. Then a worker with one client
+/// at a time, and the stages of a pipeline.
 const DRIVERS: [&str; 5] = ["sped_blocking", "shared_symped_epoll", "amped_epoll", "threads", "pipeline"];
 
 /// One for each way in which a worker comes by the content, which is to look by itself in a table of its own,

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// How often a line is said of work that goes on, where there is no terminal.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Where long work is told of, on standard error: whether by a bar or by lines is decided here alone.
+/// Tells of long work on standard error: by a bar on a terminal, and by lines elsewhere.
 #[derive(Debug)]
 pub struct Display {
     /// Nobody sees it where there is no terminal.

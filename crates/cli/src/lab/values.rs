@@ -1,4 +1,4 @@
-//! Values as options take them, but for those of the crate [`units`].
+//! Values of options that the crate [`units`] does not read.
 
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs as _};
 

@@ -1,4 +1,4 @@
-//! Bodies of requests on their way to an application, whole and before it is asked.
+//! Bodies of requests on their way to an application. The server asks it after it has the whole body.
 
 use crate::site::{md5, php_site};
 use harness::client::{Reply, post, request};

@@ -77,7 +77,7 @@ fn an_application_that_takes_nothing(variant: &Variant) {
     assert_eq!(client.get("/hello.txt").text(), HELLO);
 }
 
-/// Nobody is asked with a part of it.
+/// The application is not asked with a part of it.
 fn a_parameter_that_is_too_long(variant: &Variant) {
     let setup = Setup::new(variant);
     let socket = harness::scripted::start(setup.directory(), "app.sock", |mut asked| {

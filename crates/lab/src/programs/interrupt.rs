@@ -14,12 +14,12 @@ pub fn catch() -> Result<()> {
     ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed)).context("cannot catch signals")
 }
 
-/// Whether somebody wants this program to end.
+/// Whether a signal has asked this program to end.
 pub fn is_asked() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// Fails once somebody wants this program to end.
+/// Fails once a signal has asked this program to end.
 pub fn check() -> Result<()> {
     if is_asked() {
         bail!("interrupted; the same command goes on from here where it keeps a journal");

@@ -111,7 +111,7 @@ impl Wanted {
 
 impl Conversation {
     /// What it wants, while it is not replying. `input` is what is at hand. `has_more` says whether the
-    /// channel has a reason to believe that more has come.
+    /// channel has a reason to believe that more has come. It is asked only behind the last request.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
     pub fn wants(&self, input: &Input<'_>, has_more: impl FnOnce() -> bool) -> Want {
@@ -171,8 +171,9 @@ impl Conversation {
     }
 
     /// Takes the input that it wanted, as far as the next request. That is answered: its reply is to be sent
-    /// before more is made of the input. `false`: the connection is to be closed, since no more input is to
-    /// come, and taking this has changed nothing.
+    /// before more is made of the input. `line` says what else the client's socket is good for, where a
+    /// request needs to know. `false`: the connection is to be closed, since no more input is to come, and
+    /// taking this has changed nothing.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
     pub fn take<'l>(
@@ -189,8 +190,9 @@ impl Conversation {
         before.is_none_or(|before| self.is_replying() || self.is_paused() || self.machine.wants() != before)
     }
 
+    /// Takes input as [`take`](Self::take) does, and does not say whether that has changed anything.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "as above")]
+    #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
     fn take_in<'l>(&mut self, service: &mut Service, line: impl FnOnce() -> Line<'l>, input: &mut Input<'_>) {
         self.rest_unseen = false;
         if self.is_announced && !self.hears_announcement(service, input) {

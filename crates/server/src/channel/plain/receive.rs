@@ -83,7 +83,7 @@ impl Plain {
         if self.conversation.is_replying() && self.writable { Next::Send } else { Next::Turn(Turn::Blocked) }
     }
 
-    /// Receives what is there behind the last request, if anything is. Once for a connection, at most.
+    /// Receives what the client has sent behind its last request, if it has sent anything.
     #[cold]
     fn read_behind(&mut self, service: &mut Service, input: &mut Input<'_>, share: &mut u64) {
         self.read(service, input, share);

@@ -44,6 +44,7 @@ pub(crate) fn sight(at: Instant, accepts: u64) -> Sight {
         user_ticks: accepts,
         system_ticks: 3 * accepts,
         switches: accepts,
+        calls: None,
         server_cpu: ticks,
         client_cpu: ticks,
         read: 0,

@@ -1,5 +1,9 @@
 //! How many system calls a server makes, counted by perf(1). A trial in which they are counted is not
 //! measured.
+//!
+//! perf writes a line every [`STEP`], with the calls since the line before. [`Counter::look`] adds them up, at
+//! each edge of the measured window. So calls and replies are of the same time, however late the load begins
+//! on a busy machine.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,83 +12,66 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::description::lengths::Lengths;
 use crate::programs::child::{Process, on_cpus};
 use crate::programs::interrupt;
 
-/// Counting, or about to. It ends when this is dropped.
+/// Counting. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Counter {
     process: Process,
-    counted: PathBuf,
+    lines: PathBuf,
     log: PathBuf,
-    lasts: Duration,
+}
+
+/// What was counted up to one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Calls {
+    count: f64,
+    /// Seconds since perf began.
+    at_s: f64,
 }
 
 const EVENT: &str = "raw_syscalls:sys_enter";
 
-/// What is left out at each end of the measured time, when clients come and go.
-const MARGIN: Duration = Duration::from_millis(200);
+const STEP: Duration = Duration::from_millis(20);
 
-/// How long perf may take to attach itself, and to write what it has.
+/// How long perf may take to attach itself, and for a line.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What perf says when it has attached itself to the processes, before it waits for its delay.
-const ATTACHED: &str = "Events disabled";
-
 impl Counter {
-    /// Counts those of `processes` in the measured time, which is to begin now with its warm-up. perf itself
-    /// runs on `own_cpus`.
-    pub(crate) fn start(
-        processes: &[u32],
-        own_cpus: &[usize],
-        lengths: Lengths,
-        directory: &Path,
-    ) -> Result<Self> {
-        let lasts = lengths.measured.saturating_sub(2 * MARGIN);
-        Self::attach(on_cpus(own_cpus), processes, lengths.warm_up + MARGIN, lasts, directory)
+    /// Counts those of `processes`. perf itself runs on `own_cpus`. It is attached when this returns.
+    pub(crate) fn start(processes: &[u32], own_cpus: &[usize], directory: &Path) -> Result<Self> {
+        Self::attach(on_cpus(own_cpus), processes, directory)
     }
 
-    /// Returns when perf is attached: on a busy machine its start takes longer than what it is to count, and
-    /// the load would be over.
-    fn attach(
-        mut command: Command,
-        processes: &[u32],
-        delay: Duration,
-        lasts: Duration,
-        directory: &Path,
-    ) -> Result<Self> {
-        let (counted, log) = (directory.join("perf-stat"), directory.join("perf-stat.stderr"));
+    fn attach(mut command: Command, processes: &[u32], directory: &Path) -> Result<Self> {
+        let (lines, log) = (directory.join("perf-stat"), directory.join("perf-stat.stderr"));
         let ids: Vec<String> = processes.iter().map(u32::to_string).collect();
         command.args(["perf", "stat", "--field-separator=,", &format!("--event={EVENT}")]);
-        command.arg(format!("--pid={}", ids.join(","))).arg(format!("--delay={}", delay.as_millis()));
-        command.arg(format!("--output={}", counted.display()));
-        // perf counts for as long as the command runs that it is given, which it starts before the delay.
-        command.args(["--", "sleep", &(delay + lasts).as_secs_f64().to_string()]);
+        command.arg(format!("--pid={}", ids.join(",")));
+        command.arg(format!("--interval-print={}", STEP.as_millis()));
+        command.arg(format!("--output={}", lines.display()));
         command.stdout(Stdio::null()).stderr(File::create(&log)?);
-        let process = Process::start(&mut command)?;
-        let this = Self { process, counted, log, lasts };
-        let is_attached = || Ok((this.said().contains(ATTACHED) || this.process.has_ended()?).then_some(()));
-        interrupt::wait_for(PATIENCE, is_attached)?;
-        ensure!(this.said().contains(ATTACHED), "perf cannot count {EVENT}: {}", this.said());
+        let this = Self { process: Process::start(&mut command)?, lines, log };
+        this.look()?;
         Ok(this)
     }
 
-    /// How many there were in a second.
-    pub(crate) fn finish(mut self) -> Result<f64> {
-        interrupt::wait_for(PATIENCE + self.lasts, || self.process.ended())?
-            .context("perf stat has not ended")?;
-        let told = fs::read_to_string(&self.counted).unwrap_or_default();
-        let count = count(&told).with_context(|| {
-            format!(
-                "perf counted no {EVENT}: in the {:?} that it counted, either no process of the server ran, \
-                 as on a machine that is too busy, or perf cannot count; it said: {} {}",
-                self.lasts,
-                told.trim(),
-                self.said()
-            )
-        })?;
-        Ok(count / self.lasts.as_secs_f64())
+    /// How many there were until now. Waits for the line that perf has under way.
+    pub(crate) fn look(&self) -> Result<Calls> {
+        let before = self.so_far();
+        let is_later = || {
+            let now = self.so_far();
+            let is_over = now.at_s > before.at_s || self.process.has_ended()?;
+            Ok(is_over.then_some(now))
+        };
+        let now = interrupt::wait_for(PATIENCE, is_later)?.unwrap_or(before);
+        ensure!(now.at_s > before.at_s, "perf cannot count {EVENT}: {}", self.said());
+        Ok(now)
+    }
+
+    fn so_far(&self) -> Calls {
+        sum(&fs::read_to_string(&self.lines).unwrap_or_default())
     }
 
     fn said(&self) -> String {
@@ -92,24 +79,44 @@ impl Counter {
     }
 }
 
-/// Whether they can be counted here. Counted are those of this program, which looks again and again whether
-/// perf has ended: perf also succeeds where it counts nothing.
-pub(crate) fn check() -> Result<()> {
-    let directory = tempfile::tempdir()?;
-    let (delay, lasts) = (Duration::from_millis(1), Duration::from_millis(200));
-    Counter::attach(Command::new("env"), &[std::process::id()], delay, lasts, directory.path())
-        .and_then(Counter::finish)
-        .map(drop)
-        .context(format!(
-            "`system_calls` counts {EVENT} with perf (Debian package linux-perf), which takes root and a \
-             kernel that traces; leave out `system_calls`, or run elsewhere"
-        ))
+impl Calls {
+    /// How many there were in a second, which were some.
+    pub(crate) fn per_s_since(&self, earlier: &Self) -> Result<f64> {
+        let (count, seconds) = (self.count - earlier.count, self.at_s - earlier.at_s);
+        ensure!(
+            count > 0.0 && seconds > 0.0,
+            "perf counted no {EVENT}: in the {seconds:.1} s that it counted, either no process of the server \
+             ran, as on a machine that is too busy, or perf cannot count"
+        );
+        Ok(count / seconds)
+    }
 }
 
-/// `"1234,,raw_syscalls:sys_enter,…"`.
-fn count(told: &str) -> Option<f64> {
-    let line = told.lines().find(|line| line.contains("raw_syscalls"))?;
-    line.split(',').next()?.parse().ok()
+/// Whether they can be counted here. Counted are those of this program, which waits for perf: perf also
+/// succeeds where it counts nothing.
+pub(crate) fn check() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let count = || {
+        let counter = Counter::attach(Command::new("env"), &[std::process::id()], directory.path())?;
+        let before = counter.look()?;
+        counter.look()?.per_s_since(&before)
+    };
+    count().map(drop).context(format!(
+        "`system_calls` counts {EVENT} with perf (Debian package linux-perf), which takes root and a kernel \
+         that traces; leave out `system_calls`, or run elsewhere"
+    ))
+}
+
+/// Adds up lines such as `    0.020115,1234,,raw_syscalls:sys_enter,…`. The last one may not be whole yet.
+/// Where nothing ran, perf says `<not counted>`.
+fn sum(told: &str) -> Calls {
+    let whole = told.rfind('\n').map_or("", |end| &told[..end]);
+    let lines = whole.lines().filter(|line| line.contains(EVENT)).filter_map(|line| {
+        let (seconds, rest) = line.trim_start().split_once(',')?;
+        let count = rest.split(',').next()?.parse().unwrap_or(0.0);
+        Some(Calls { count, at_s: seconds.parse().ok()? })
+    });
+    lines.fold(Calls::default(), |sum, line| Calls { count: sum.count + line.count, at_s: line.at_s })
 }
 
 #[cfg(test)]
@@ -117,11 +124,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_count_stands_first() {
-        let told = "# started on Fri\n\n97433,,raw_syscalls:sys_enter,1592077520,100.00,,\n";
-        assert_eq!(count(told), Some(97_433.0));
-        assert_eq!(count("<not counted>,,raw_syscalls:sys_enter,0,0.00,,"), None);
-        assert_eq!(count(""), None);
+    fn whole_lines_are_added_up() {
+        let told = "# started on Fri\n\n     0.020115,97433,,raw_syscalls:sys_enter,20077520,100.00,,\n     \
+                    0.040200,<not counted>,,raw_syscalls:sys_enter,0,100.00,,\n     \
+                    0.060300,1000,,raw_syscalls:sys_enter,20077520,100.00,,\n     0.0803";
+        assert_eq!(sum(told), Calls { count: 98_433.0, at_s: 0.0603 });
+        assert_eq!(sum(""), Calls::default());
+        let calls = |count, at_s| Calls { count, at_s };
+        let per_s = calls(300.0, 2.5).per_s_since(&calls(100.0, 0.5)).unwrap();
+        assert!((per_s - 100.0).abs() < 1e-9);
+        assert!(calls(100.0, 2.5).per_s_since(&calls(100.0, 0.5)).is_err());
     }
 
     #[test]
@@ -131,12 +143,15 @@ mod tests {
         }
         let directory = tempfile::tempdir().unwrap();
         let count = |process: u32| {
-            let (delay, lasts) = (Duration::from_millis(1), Duration::from_millis(200));
-            Counter::attach(Command::new("env"), &[process], delay, lasts, directory.path())?.finish()
+            let counter = Counter::attach(Command::new("env"), &[process], directory.path())?;
+            let before = counter.look()?;
+            let seen = || Ok(Some(counter.look()?).filter(|now| now.count > before.count));
+            let after = interrupt::wait_for(Duration::from_millis(500), seen)?;
+            after.map_or_else(|| counter.look(), Ok)?.per_s_since(&before)
         };
         let idle = Process::start(Command::new("sleep").arg("100")).unwrap();
         let error = count(idle.id()).unwrap_err().to_string();
-        assert!(error.contains("no process of the server ran") && error.contains("<not counted>"), "{error}");
+        assert!(error.contains("no process of the server ran"), "{error}");
         let busy = Process::start(Command::new("yes").stdout(Stdio::null())).unwrap();
         assert!(count(busy.id()).unwrap() > 0.0);
         let error = count(u32::MAX >> 1).unwrap_err().to_string();

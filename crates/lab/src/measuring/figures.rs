@@ -143,7 +143,10 @@ fn of_sights(
     });
     let (served_per_s, accepting) = accepting(before, after).unzip();
     let held = after.held.as_ref().context("nobody has looked at what the server held")?;
+    let calls_per_s = before.calls.zip(after.calls).map(|(before, after)| after.per_s_since(&before));
+    let calls_per_s = calls_per_s.transpose()?;
     Ok(Outcome {
+        system_calls_per_reply: calls_per_s.map(|per_s| per_s / replies_per_s.max(1.0)),
         served_per_s,
         accepting,
         drops_per_s: drops_per_s.collect(),

@@ -10,6 +10,7 @@ use machine::{Machine, network, process};
 use results::status::Snapshot;
 
 use crate::measuring::bounds::Bounded;
+use crate::measuring::counter::Calls;
 use crate::measuring::generator::Edge;
 use crate::measuring::subject::Subject;
 use crate::programs::launcher;
@@ -26,6 +27,8 @@ pub(crate) struct Sight {
     pub(crate) user_ticks: u64,
     pub(crate) system_ticks: u64,
     pub(crate) switches: u64,
+    /// Where its system calls are counted.
+    pub(crate) calls: Option<Calls>,
     pub(crate) server_cpu: CpuTicks,
     pub(crate) client_cpu: CpuTicks,
     pub(crate) read: u64,
@@ -72,6 +75,7 @@ impl Sight {
             user_ticks: launcher::sum(&processes, |pid| Ok(process::cpu_ticks(pid)?.0))?,
             system_ticks: launcher::sum(&processes, |pid| Ok(process::cpu_ticks(pid)?.1))?,
             switches: launcher::sum(&processes, process::context_switches)?,
+            calls: None,
             server_cpu,
             client_cpu,
             read: launcher::sum(&processes, process::bytes_read)?,

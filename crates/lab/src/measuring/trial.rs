@@ -131,11 +131,6 @@ impl Site {
         // It begins with the measured time, or a little before.
         let profile = || Profiler::start(server_cpus, client_cpus, lengths.warm_up, heat.directory);
         let profiler = (heat.purpose == Purpose::Profiling).then(profile).transpose().with_context(see)?;
-        let count = || {
-            let processes = running[0].server.processes()?;
-            Counter::start(&processes, client_cpus, *lengths, heat.directory)
-        };
-        let counter = (heat.purpose == Purpose::Counting).then(count).transpose().with_context(see)?;
         let mut outcomes = match (heat.load, order) {
             (Load::Most(threshold), _) => this.searched(heat, &running, threshold),
             (_, Order::Abreast) => this.ask(heat, *lengths, &running),
@@ -145,10 +140,6 @@ impl Site {
         .with_context(see);
         if let (Some(profiler), Ok(outcomes)) = (profiler, &mut outcomes) {
             outcomes[0].profile = profiler.finish(&running[0].server.threads()?).with_context(see)?;
-        }
-        if let (Some(counter), Ok(outcomes)) = (counter, &mut outcomes) {
-            let calls_per_s = counter.finish().with_context(see)?;
-            outcomes[0].system_calls_per_reply = Some(calls_per_s / outcomes[0].replies_per_s);
         }
         each_in_a_thread(running, |one| {
             drop(one);
@@ -303,6 +294,8 @@ struct Running {
     _besim: Option<Server>,
     _idle: Vec<TcpStream>,
     _share: Option<Share>,
+    /// Of its system calls, if they are counted.
+    counter: Option<Counter>,
     bounded: Option<Bounded>,
     network: Network,
     /// What wrk asks it for.
@@ -387,7 +380,19 @@ impl Running {
             share.excuse(status)?;
         }
         let idle = network.connect(network.addresses[0], workload.idle as usize)?;
-        Ok(Self { server, _besim: besim, _idle: idle, _share: share, bounded, network, target, directory })
+        let count = || Counter::start(&server.processes()?, client_cpus, &directory);
+        let counter = (heat.purpose == Purpose::Counting).then(count).transpose()?;
+        Ok(Self {
+            server,
+            _besim: besim,
+            _idle: idle,
+            _share: share,
+            counter,
+            bounded,
+            network,
+            target,
+            directory,
+        })
     }
 
     /// Has clients of its own ask it, and looks at it meanwhile. Inside: why it was there no more.
@@ -443,6 +448,8 @@ impl Running {
 
     fn sight(&self, site: &Site, edge: Edge) -> Result<Sight> {
         let Means { server_cpus, client_cpus, .. } = &site.means;
-        Sight::of(edge, &self.server, self.bounded.as_ref(), server_cpus, client_cpus)
+        let sight = Sight::of(edge, &self.server, self.bounded.as_ref(), server_cpus, client_cpus)?;
+        let calls = self.counter.as_ref().map(Counter::look).transpose()?;
+        Ok(Sight { calls, ..sight })
     }
 }

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use harness::free_address;
 use serde_json::Value;
 
 /// Runs `sluicelab load` and reads its results. It has to fail if it says that the run has, and only then.
@@ -102,10 +103,6 @@ fn nobody_listens() {
     let results = ask(free_address(), "/", &[]);
     assert_eq!(outcomes(&results), only("refused", 20));
     assert!(has_failed(&results));
-}
-
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
 }
 
 /// A listener whose queue is full does not answer handshakes.

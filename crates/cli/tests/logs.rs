@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown};
 use std::path::Path;
@@ -15,7 +15,7 @@ use harness::site::HELLO;
 use harness::small_disk::SmallDisk;
 use harness::terminal::Terminal;
 use harness::variant::{Test, Variant, tests};
-use harness::{eventually, namespace, sleep_ms};
+use harness::{eventually, free_address, namespace, sleep_ms};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -59,9 +59,7 @@ struct Unheard {
 
 impl Unheard {
     fn start(setup: Setup, stderr: impl Into<Stdio>) -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a listener");
-        let address = free.local_addr().expect("an address");
-        drop(free);
+        let address = free_address();
         let setup = setup.argument(format!("--listen={address}"));
         let child = setup.command().stdout(Stdio::null()).stderr(stderr).spawn().expect("sluice starts");
         let server = Self { child, address, setup };

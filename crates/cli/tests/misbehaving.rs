@@ -294,6 +294,7 @@ fn given_up(server: &Server) -> u64 {
 /// They ask for long listings, all at once, and take nothing.
 fn listings_at_once(variant: &Variant) {
     const NAMES: usize = 1500;
+    const ATTEMPTS: usize = 5;
     let setup = Setup::new(variant).config("listing = true\n[tcp]\nsend_buffer = \"64 KiB\"");
     let long = setup.root().join("long");
     fs::create_dir(&long).expect("a directory");
@@ -302,7 +303,7 @@ fn listings_at_once(variant: &Variant) {
     }
     // Where a worker has one client, there are some left for others.
     let count = if variant.serves_one_at_a_time() { 15 } else { 60 };
-    for number in 0..count {
+    for number in 0..ATTEMPTS * count {
         symlink("long", setup.root().join(format!("long{number}"))).expect("a link");
     }
     let server = setup.start();
@@ -321,15 +322,17 @@ fn listings_at_once(variant: &Variant) {
     let memory = server.memory();
     assert!(memory < before + KEPT, "{before} bytes before, {memory} with {count} listings to be taken");
     drop(clients);
-    // Another one for each, and then a client who wants something else.
-    let clients = ask(&|number| format!("/long{number}/"));
-    let mut bystander = server.connect();
-    assert_eq!(bystander.get("/hello.txt").text(), HELLO);
-    let before_it = clients.iter().filter(|client| is_answered(&client.stream)).count();
-    if !variant.serves_one_at_a_time() {
-        assert!(before_it < count, "all the listings were made first");
-    }
-    eventually("all are answered", || clients.iter().all(|client| is_answered(&client.stream)));
+    // Another one for each, and then a client who wants something else. Where others have the CPU, so much
+    // time may pass for its connection that all listings are made meanwhile, but not each time.
+    let is_served_between = (0..ATTEMPTS).any(|attempt| {
+        let clients = ask(&|number| format!("/long{}/", attempt * count + number));
+        let mut bystander = server.connect();
+        assert_eq!(bystander.get("/hello.txt").text(), HELLO);
+        let before_it = clients.iter().filter(|client| is_answered(&client.stream)).count();
+        eventually("all are answered", || clients.iter().all(|client| is_answered(&client.stream)));
+        before_it < count
+    });
+    assert!(is_served_between || variant.serves_one_at_a_time(), "all the listings were made first");
 }
 
 /// Whether the first bytes of a reply are there.

@@ -8,10 +8,10 @@ use std::net::{SocketAddr, TcpListener};
 use rustix::process::{Pid, Signal, kill_process};
 
 use harness::client::{Client, one, request};
-use harness::eventually;
 use harness::server::{Server, Setup, children, stop};
 use harness::site::HELLO;
 use harness::variant::Variant;
+use harness::{eventually, free_address};
 
 const N_COPY: Variant = Variant { name: "n_copy", options: &["--architecture=n-copy", "--copies=2"] };
 const TWO_OF_TWO: Variant =
@@ -40,10 +40,8 @@ fn cpus(pid: u32) -> String {
 /// Two ports, one after the other, that are free.
 fn two_ports() -> (SocketAddr, SocketAddr) {
     loop {
-        let first = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = first.local_addr().expect("an address");
-        let Some(port) = address.port().checked_add(1) else { continue };
-        let next = SocketAddr::new(address.ip(), port);
+        let address = free_address();
+        let next = SocketAddr::new(address.ip(), address.port() + 1);
         if TcpListener::bind(next).is_ok() {
             return (address, next);
         }

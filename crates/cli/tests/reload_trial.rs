@@ -120,6 +120,7 @@ fn keep_coming(address: SocketAddr, stop: &Arc<AtomicBool>) -> JoinHandle<usize>
                     break;
                 }
             }
+            sleep_ms(1);
         }
         answered
     })

@@ -405,6 +405,7 @@ fn a_listener_handed_over_serves_a_successor(variant: &Variant) {
                 let mut client = Client::over(stream);
                 client.ask("GET", "/hello.txt", &[("Connection", "close")]);
                 assert_eq!(client.reply().text(), HELLO);
+                sleep_ms(1);
             }
         });
         sleep_ms(100);

@@ -100,6 +100,7 @@ fn twice_under_load(variant: &Variant) {
                 while !stop.load(Ordering::Relaxed) {
                     assert_eq!(one(address, request("GET", "/hello.txt", &[])).text(), HELLO);
                     replies += 1;
+                    sleep_ms(1);
                 }
                 replies
             })

@@ -16,6 +16,9 @@ pub struct Client {
     pub stream: TcpStream,
     buffer: Vec<u8>,
     takes_chunks: bool,
+    /// When it connected, or sent something last: what comes as a reply may be as old, however slowly it is
+    /// read.
+    asked: SystemTime,
 }
 
 /// A complete reply.
@@ -75,7 +78,7 @@ impl Client {
         stream.set_nodelay(true).expect("an option of TCP");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
-        Self { stream, buffer: Vec::new(), takes_chunks: false }
+        Self { stream, buffer: Vec::new(), takes_chunks: false, asked: SystemTime::now() }
     }
 
     /// Lets replies be of unknown length, as those of applications are.
@@ -86,11 +89,13 @@ impl Client {
     /// Sends bytes as they are.
     #[track_caller]
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.asked = SystemTime::now();
         self.stream.write_all(bytes.as_ref()).expect("the server takes bytes");
     }
 
     /// Sends bytes to a server that may have gone; says whether it took them.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.asked = SystemTime::now();
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
 
@@ -143,7 +148,7 @@ impl Client {
                 return Err(self.ended());
             }
         };
-        let mut reply = parse_head(&self.buffer[..head_len]).map_err(Broken::Malformed)?;
+        let mut reply = parse_head(&self.buffer[..head_len], self.asked).map_err(Broken::Malformed)?;
         if self.takes_chunks && reply.is_of_unknown_length() {
             self.buffer.drain(..head_len);
             reply.body = match reply.field("Transfer-Encoding") {
@@ -382,7 +387,7 @@ pub fn one(address: SocketAddr, bytes: impl AsRef<[u8]>) -> Reply {
 const LISTS: [&str; 7] =
     ["allow", "cache-control", "connection", "content-encoding", "link", "set-cookie", "vary"];
 
-fn parse_head(head: &[u8]) -> Result<Reply, String> {
+fn parse_head(head: &[u8], asked: SystemTime) -> Result<Reply, String> {
     let text = std::str::from_utf8(head).map_err(|_| "a head that is not UTF-8")?;
     let mut lines = text.strip_suffix("\r\n\r\n").expect("ends so").split("\r\n");
     let line = lines.next().unwrap_or_default();
@@ -408,19 +413,20 @@ fn parse_head(head: &[u8]) -> Result<Reply, String> {
     }
     let reply = Reply { status, reason, fields, body: Vec::new() };
     if status >= 200 {
-        check_date(&reply)?;
+        check_date(&reply, asked)?;
     }
     Ok(reply)
 }
 
-/// Every final reply says when it was made (RFC 9110 section 6.6.1).
-fn check_date(reply: &Reply) -> Result<(), String> {
+/// Every final reply says when it was made (RFC 9110 section 6.6.1): after it was asked for, and before now,
+/// within what a busy machine may be late by.
+fn check_date(reply: &Reply, asked: SystemTime) -> Result<(), String> {
+    const OFF: Duration = Duration::from_secs(5);
     let date = reply.field("Date").ok_or("no Date")?;
     let time = httpdate::parse_http_date(date).map_err(|_| format!("Date {date:?}"))?;
     let now = SystemTime::now();
-    let off = now.duration_since(time).or_else(|_| time.duration_since(now)).expect("one of them is earlier");
-    if off > Duration::from_secs(5) {
-        return Err(format!("Date {date:?} is off by {off:?}"));
+    if !(asked - OFF..=now + OFF).contains(&time) {
+        return Err(format!("Date {date:?}, asked {asked:?}, now {now:?}"));
     }
     Ok(())
 }

@@ -6,8 +6,8 @@
 //! - Clients: [`client`] shares no code with the server and checks every reply, [`held`] has connections by
 //!   the ten thousand, and [`passes`] asks while everything ends that can.
 //! - Applications behind the server: [`fpm`], [`scripted`], [`guest`], [`conveyed`].
-//! - What surrounds them: network namespaces ([`namespace`]), a disk that is easily full ([`small_disk`]), a
-//!   [`terminal`], and which process has which connection ([`owners`]).
+//! - What surrounds them: a directory in memory ([`scratch`]), network namespaces ([`namespace`]), a disk that
+//!   is easily full ([`small_disk`]), a [`terminal`], and which process has which connection ([`owners`]).
 //! - What a test leaves out is listed by [`skip`].
 //! - The sources of this workspace, for tests of rules: [`workspace`].
 //!
@@ -25,6 +25,7 @@ pub mod namespace;
 pub mod owners;
 pub mod passes;
 pub mod program;
+pub mod scratch;
 pub mod scripted;
 pub mod server;
 pub mod site;
@@ -36,9 +37,13 @@ pub mod workspace;
 
 pub use skipped::skip;
 
-use std::net::{SocketAddr, TcpListener};
+use std::iter;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::RangeInclusive;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::rand::{GetRandomFlags, getrandom};
 
 /// How long anything may take that should happen at once: long enough for a busy machine, and the end of a
 /// test that hangs.
@@ -59,9 +64,18 @@ pub fn sleep_ms(ms: u64) {
     thread::sleep(Duration::from_millis(ms));
 }
 
-/// An address that nobody listens at, for now.
+/// An address that nobody listens at, for now. Its port is none that the kernel gives to clients, of which
+/// one might have it before a server does.
 pub fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
+    // The usual `net.ipv4.ip_local_port_range` begins at 32768.
+    const PORTS: RangeInclusive<u16> = 10_000..=32_000;
+    let mut seed = [0; 8];
+    getrandom(&mut seed, GetRandomFlags::empty()).expect("random bytes");
+    let mut random = Random(u64::from_ne_bytes(seed));
+    let mut draw = || PORTS.start() + random.below(PORTS.len()) as u16;
+    let is_free = |address: &SocketAddr| TcpListener::bind(address).is_ok();
+    let mut addresses = iter::repeat_with(|| SocketAddr::from((Ipv4Addr::LOCALHOST, draw()))).take(100);
+    addresses.find(is_free).expect("a free port")
 }
 
 /// Numbers that look random and are the same in every run (splitmix64).

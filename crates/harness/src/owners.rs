@@ -1,4 +1,4 @@
-//! Whose connection is whose: `/proc/net/tcp` knows the inode of each socket, `/proc/PID/fd` who has it open.
+//! Whose connection is whose: ss(8) knows the inode of each socket, `/proc/PID/fd` who has it open.
 //! Where processes have one descriptor table, everybody has everything open, and whose a socket is is told by
 //! the epoll instance that waits for it, and by who waits for that.
 
@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Command;
 
 /// The sockets that a process has open, by inode.
 pub fn sockets(pid: u32) -> HashSet<u64> {
@@ -53,23 +54,20 @@ fn socket(descriptor: &Path) -> Option<u64> {
 }
 
 /// The server's ends of the connections to an IPv4 address: the port of each client, and the socket's inode.
+///
+/// `ss` has the kernel leave out connections that are over. There are tens of thousands of them when many
+/// tests run, and `/proc/net/tcp` has a line for each.
 pub fn connections(server: SocketAddr) -> HashMap<u16, u64> {
-    let table = fs::read_to_string("/proc/net/tcp").expect("the kernel tells its sockets");
-    table.lines().skip(1).filter_map(|line| connection(line, server)).collect()
+    let which = ["exclude", "time-wait", "exclude", "listening", "src", &server.to_string()];
+    let output = Command::new("ss").args(["-Htnea"]).args(which).output().expect("ss runs (iproute2)");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).lines().filter_map(connection).collect()
 }
 
-/// A line of the table is `NUMBER: LOCAL REMOTE STATE ...`, proc(5), with the inode in the tenth place. A
-/// connection that is closed, or waits in the accept queue, has none.
-fn connection(line: &str, server: SocketAddr) -> Option<(u16, u64)> {
-    let fields: Vec<&str> = line.split_whitespace().collect();
-    let (local, remote) = (endpoint(fields.get(1)?)?, endpoint(fields.get(2)?)?);
-    let inode: u64 = fields.get(9)?.parse().ok()?;
-    (local == server && remote.port() != 0 && inode != 0).then_some((remote.port(), inode))
-}
-
-/// `0100007F:1F90`: the address is a number in the byte order of the machine.
-fn endpoint(text: &str) -> Option<SocketAddr> {
-    let (address, port) = text.split_once(':')?;
-    let address = u32::from_str_radix(address, 16).ok()?.to_ne_bytes();
-    Some(SocketAddr::from((address, u16::from_str_radix(port, 16).ok()?)))
+/// A line is `STATE RECEIVED UNSENT LOCAL PEER ...`, with `ino:INODE` among the rest. A connection that is
+/// closed, or waits in the accept queue, has none.
+fn connection(line: &str) -> Option<(u16, u64)> {
+    let (_, port) = line.split_whitespace().nth(4)?.rsplit_once(':')?;
+    let inode = line.split_whitespace().find_map(|word| word.strip_prefix("ino:"))?;
+    Some((port.parse().ok()?, inode.parse().ok().filter(|&inode| inode != 0)?))
 }

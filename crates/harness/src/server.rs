@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::client::{Client, Reply, request};
 use crate::variant::Variant;
-use crate::{PATIENCE, conveyed, eventually, site, sleep_ms};
+use crate::{PATIENCE, conveyed, eventually, scratch, site, sleep_ms};
 
 /// A server to be started.
 pub struct Setup {
@@ -54,7 +54,15 @@ struct Lines {
 impl Setup {
     /// A server of the standard site on a free port.
     pub fn new(variant: &Variant) -> Self {
-        let directory = tempfile::Builder::new().prefix("sluice-").tempdir().expect("a directory");
+        Self::of(variant, scratch::directory())
+    }
+
+    /// The same, with files on a disk rather than in memory.
+    pub fn on_disk(variant: &Variant) -> Self {
+        Self::of(variant, scratch::on_disk())
+    }
+
+    fn of(variant: &Variant, directory: TempDir) -> Self {
         site::make(directory.path());
         let mut setup = Self {
             program: variant.program(),

@@ -62,7 +62,7 @@ fn main() -> ExitCode {
 
 /// A server with a slow disk below `/slow`, unless none can be had here.
 fn slow(variant: &Variant, config: &str) -> Option<(Server, SlowDisk)> {
-    let setup = Setup::new(variant).config(config);
+    let setup = Setup::on_disk(variant).config(config);
     let directory = setup.root().join("slow");
     fs::create_dir(&directory).expect("a directory");
     match SlowDisk::mount(&directory) {
@@ -389,14 +389,15 @@ fn helpers_that_hang_are_replaced(variant: &Variant) {
     fs::create_dir(server.root().join("other")).expect("a directory");
     disk.hold_look_ups();
     let mut clients: Vec<Client> = (0..20).map(|n| get(&server, &format!("/slow/{n}.bin"))).collect();
-    eventually("all helpers wait", || disk.waiting() == 4);
+    eventually("all helpers wait", || disk.waiting() >= 4);
     for _ in 0..10 {
         assert_eq!(server.get("/other/").status, 200);
     }
+    // Where CPUs are scarce, some have come there so late that they are not stuck yet.
+    eventually("all who wait are stuck", || server.count("helpers_stuck") == disk.waiting() as u64);
     // Of those who came instead one may have gone to the same disk, between the first that was stuck there
     // and the second.
     assert!(matches!(disk.waiting(), 4 | 5), "{} wait for the same disk", disk.waiting());
-    assert!(matches!(server.count("helpers_stuck"), 4 | 5));
     disk.release();
     expect_files(&mut clients, |n| format!("{n}.bin"));
     eventually("those who were too many are gone", || helpers(&server) == 4);
@@ -451,7 +452,7 @@ fn a_worker_that_cannot_be_killed_is_left_behind(variant: &Variant) {
 /// A real file, put out of memory: everything of it arrives, and once it has, no helper is asked again.
 fn a_file_is_fetched_from_a_real_disk_once(variant: &Variant) {
     const LONG: usize = 3_000_000;
-    let setup = Setup::new(variant).config("[files]\nvalidity = \"10 min\"");
+    let setup = Setup::on_disk(variant).config("[files]\nvalidity = \"10 min\"");
     let setup = setup.file("long.bin", pattern(9, LONG));
     let path = setup.root().join("long.bin");
     let server = setup.start();

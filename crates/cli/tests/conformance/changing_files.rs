@@ -45,7 +45,7 @@ fn new() -> Vec<u8> {
 
 fn start(variant: &Variant) -> Server {
     let config = "[tcp]\nsend_buffer = \"64 KiB\"\n[files]\nvalidity = \"20 ms\"";
-    Setup::new(variant).config(config).file("big.bin", old()).start()
+    Setup::on_disk(variant).config(config).file("big.bin", old()).start()
 }
 
 /// The reply to a GET of `/big.bin`, with `change` made when some of it has arrived and most has not been
@@ -67,8 +67,10 @@ fn replaced_again_and_again(variant: &Variant) {
     // One is sent from memory, the other from its file.
     for (size, other_size) in [(3000, 2000), (300_000, 200_000)] {
         let contents = [pattern(1, size), pattern(2, other_size)];
-        let server =
-            Setup::new(variant).config("[files]\nvalidity = \"5 ms\"").file("a.bin", &contents[0]).start();
+        let server = Setup::on_disk(variant)
+            .config("[files]\nvalidity = \"5 ms\"")
+            .file("a.bin", &contents[0])
+            .start();
         let mut seen: HashMap<String, Vec<u8>> = HashMap::new();
         let mut client = server.connect();
         for round in 1..=60 {
@@ -90,7 +92,7 @@ fn replaced_again_and_again(variant: &Variant) {
 fn replaced_between_ranges(variant: &Variant) {
     let contents = [pattern(1, 300_000), pattern(2, 300_000)];
     let server =
-        Setup::new(variant).config("[files]\nvalidity = \"5 ms\"").file("a.bin", &contents[0]).start();
+        Setup::on_disk(variant).config("[files]\nvalidity = \"5 ms\"").file("a.bin", &contents[0]).start();
     let mut client = server.connect();
     for round in 1..=40 {
         let first = client.fetch("GET", "/a.bin", &[("Range", "bytes=0-149999")]);
@@ -175,7 +177,7 @@ fn appended_while_sent(variant: &Variant) {
 
 /// A log is written to all the time, also between the look at it and the first byte of a reply.
 fn appended_all_the_time(variant: &Variant) {
-    let server = Setup::new(variant).config("[tcp]\nsend_buffer = \"64 KiB\"").file("log", old()).start();
+    let server = Setup::on_disk(variant).config("[tcp]\nsend_buffer = \"64 KiB\"").file("log", old()).start();
     let path = server.root().join("log");
     thread::scope(|scope| {
         let logger = scope.spawn(move || {
@@ -214,7 +216,7 @@ fn overwritten_and_longer_while_sent(variant: &Variant) {
 /// it was, since it does not look; but no reply is a mixture, and in the end tag and bytes agree again.
 fn overwritten_between_requests(variant: &Variant) {
     let (old, new) = (pattern(1, 200_000), pattern(2, 200_000));
-    let server = Setup::new(variant).file("a.bin", &old).start();
+    let server = Setup::on_disk(variant).file("a.bin", &old).start();
     let old_tag = server.get("/a.bin").need("ETag").to_owned();
     sleep_ms(20);
     let file = OpenOptions::new().write(true).open(server.root().join("a.bin")).expect("a file");
@@ -238,7 +240,7 @@ fn overwritten_between_requests(variant: &Variant) {
 
 fn truncated_between_requests(variant: &Variant) {
     for size in [5000, 200_000] {
-        let server = Setup::new(variant).file("a.bin", pattern(1, size)).start();
+        let server = Setup::on_disk(variant).file("a.bin", pattern(1, size)).start();
         assert_eq!(server.get("/a.bin").body.len(), size);
         sleep_ms(20);
         let file = OpenOptions::new().write(true).open(server.root().join("a.bin")).expect("a file");
@@ -259,7 +261,7 @@ fn truncated_between_requests(variant: &Variant) {
 }
 
 fn come_and_gone(variant: &Variant) {
-    let server = Server::start(variant);
+    let server = Setup::on_disk(variant).start();
     assert_eq!(server.get("/late.txt").status, 404);
     server.write("late.txt", "late");
     eventually("a new file is found", || server.get("/late.txt").text() == "late");

@@ -267,7 +267,7 @@ impl Shared {
                     self.strangers_losses.lock().expect("nobody panics with it").push(loss);
                 }
             }
-            sleep_ms(1);
+            sleep_ms(8);
         }
     }
 }
@@ -294,7 +294,7 @@ fn ask_for_some_file(client: &mut Client, random: &mut Random) -> Result<bool, B
 
 fn ask_again_soon(client: &mut Client, random: &mut Random) -> Result<bool, Broken> {
     let more = ask_for_some_file(client, random)?;
-    sleep_ms(2);
+    sleep_ms(10);
     Ok(more)
 }
 
@@ -318,7 +318,7 @@ fn ask_slowly(client: &mut Client) -> Result<bool, Broken> {
     let mut received = Vec::new();
     for _ in 0..20 {
         received.extend(client.read_raw(32 << 10)?);
-        sleep_ms(2);
+        sleep_ms(5);
     }
     client.unread(received);
     let reply = checked(client.try_reply())?;

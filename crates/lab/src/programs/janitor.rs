@@ -193,8 +193,8 @@ pub fn remove_namespace(name: &str) -> Result<()> {
 /// Kills what runs in the control group and deletes it.
 pub fn remove_group(path: &Path) -> Result<()> {
     kill_all(&fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default())?;
-    // Processes that were killed leave a moment later.
-    for _ in 0..200 {
+    // Processes that were killed leave a moment later, and on busy CPUs seconds later.
+    for _ in 0..1000 {
         match fs::remove_dir(path) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                 thread::sleep(Duration::from_millis(10));

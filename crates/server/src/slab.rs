@@ -3,10 +3,12 @@
 //! It grows by one chunk at a time, never by doubling, so that the memory set aside follows the number of
 //! connections closely; a chunk once made is kept for the next burst.
 
+use std::array;
+
 /// Values in numbered slots.
 #[derive(Debug)]
 pub struct Slab<T> {
-    chunks: Vec<Box<[Slot<T>]>>,
+    chunks: Vec<Box<[Slot<T>; CHUNK as usize]>>,
     free: Option<u32>,
     len: u32,
 }
@@ -78,10 +80,12 @@ impl<T> Slab<T> {
 
     /// All values with their names.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
-        self.chunks.iter_mut().flatten().zip(0..).filter_map(|(slot, index)| match slot {
-            Slot::Used(value) => Some((index, value)),
-            Slot::Free(_) => None,
-        })
+        self.chunks.iter_mut().flat_map(|chunk| &mut **chunk).zip(0..).filter_map(
+            |(slot, index)| match slot {
+                Slot::Used(value) => Some((index, value)),
+                Slot::Free(_) => None,
+            },
+        )
     }
 
     fn slot_mut(&mut self, index: u32) -> &mut Slot<T> {
@@ -91,8 +95,8 @@ impl<T> Slab<T> {
     /// Adds a chunk and names its first slot.
     fn grow(&mut self) -> u32 {
         let first = self.slots();
-        let next = |i| (i + 1 < first + CHUNK).then_some(i + 1);
-        self.chunks.push((first..first + CHUNK).map(|i| Slot::Free(next(i))).collect());
+        let next = |i| (i + 1 < CHUNK).then_some(first + i + 1);
+        self.chunks.push(Box::new(array::from_fn(|i| Slot::Free(next(i as u32)))));
         first
     }
 }

@@ -17,7 +17,7 @@ use server::config::Settings;
 use server::conversation::{Conversation, Input, Operation, Runs, Unsent, Want};
 use server::line::Line;
 use server::service::Service;
-use sys::socket::{PeerAddress, Slice};
+use sys::socket::PeerAddress;
 
 use crate::world;
 use harness::Random;
@@ -294,11 +294,11 @@ impl Loop {
 /// What is to be sent next, moved out of the conversation.
 fn outgoing(conversation: &Conversation, service: &Service) -> Result<Outgoing, Unsent> {
     const AT_ONCE: u64 = 64 << 10;
-    let mut runs: Runs<'_> = [Slice::EMPTY; _];
+    let mut runs = Runs::new();
     match conversation.next_send(&service.content, &mut runs) {
         None => Err(Unsent::Changed),
-        Some(Operation::Gather { count, .. }) => {
-            Ok(Outgoing::Bytes(runs[..count].iter().flat_map(|run| run.to_vec()).collect()))
+        Some(Operation::Gather { .. }) => {
+            Ok(Outgoing::Bytes(runs.iter().flat_map(|run| run.to_vec()).collect()))
         }
         Some(Operation::File { pin, offset, len }) => {
             let file = service.content.file(pin).ok_or(Unsent::Changed)?;

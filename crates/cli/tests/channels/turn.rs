@@ -7,7 +7,6 @@ use std::os::unix::fs::FileExt as _;
 use server::conversation::{Conversation, Follows, Input, Operation, Runs, Unsent, Want};
 use server::line::Line;
 use server::service::Service;
-use sys::socket::Slice;
 
 /// Where a turn's bytes come from and go to.
 pub(crate) trait Bytes {
@@ -101,12 +100,12 @@ pub(crate) fn next_bytes(
     service: &Service,
     most: usize,
 ) -> Result<Vec<u8>, Unsent> {
-    let mut runs: Runs<'_> = [Slice::EMPTY; _];
+    let mut runs = Runs::new();
     match conversation.next_send(&service.content, &mut runs) {
         None => Err(Unsent::Changed),
-        Some(Operation::Gather { count, follows }) => {
-            assert!(count > 0 || follows == Follows::Nothing || follows == Follows::End);
-            let mut bytes: Vec<u8> = runs[..count].iter().flat_map(|run| run.to_vec()).collect();
+        Some(Operation::Gather { follows }) => {
+            assert!(!runs.is_empty() || follows == Follows::Nothing || follows == Follows::End);
+            let mut bytes: Vec<u8> = runs.iter().flat_map(|run| run.to_vec()).collect();
             bytes.truncate(most);
             Ok(bytes)
         }

@@ -225,7 +225,9 @@ impl Auto {
             average(&mut self.worked, f64::from(turn.worked), weight);
             self.once_ns = self.busy_ns.max(1.0) / self.worked.max(1e-3);
             self.accept_ns = self.busy_ns.max(1.0) / self.accepted.max(1e-3);
-            self.fair_share = (self.worked / OLD_FOR_NEW).ceil().max(1.0);
+            // Most turns are of fewer, and need not call for a whole number.
+            let has_many = self.worked > OLD_FOR_NEW;
+            self.fair_share = if has_many { (self.worked / OLD_FOR_NEW).ceil() } else { 1.0 };
         }
         match &mut self.queue {
             Some(queue) if turn.emptied => queue.length = 0,

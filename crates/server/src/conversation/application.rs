@@ -16,6 +16,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use http1::{End, Head, Method, OpenReply, ProtocolError, Run, Status, Step, Terms, Tick, TimerKind};
 use sys::socket::Slice;
 
@@ -33,7 +34,7 @@ use crate::service::Service;
 const GATHER: usize = 16;
 
 /// Room for the runs of memory of one operation for an application's reply.
-pub type Passages<'a> = [Slice<'a>; GATHER];
+pub type Passages<'a> = ArrayVec<Slice<'a>, GATHER>;
 
 /// What goes next to the client of what an application replies.
 #[derive(Clone, Debug)]
@@ -42,8 +43,8 @@ pub enum Passage<'a> {
     Bytes(&'a [u8]),
     /// These bytes, and then pages.
     BytesBeforePages(&'a [u8]),
-    /// So many runs of memory, which may be shared with the application.
-    Runs(usize),
+    /// Runs of memory, which may be shared with the application.
+    Runs,
     /// Pages that are shared with the application: this range of the file that they are.
     Pages(BorrowedFd<'a>, Range<u64>),
 }
@@ -383,15 +384,11 @@ impl Conversation {
         let (reply, area) = application.relay.outgoing().filter(|(reply, _)| reply.left() > 0)?;
         let Some(area) = area else { return Some(Passage::Bytes(reply.unsent())) };
         let Some(pages) = area.pages() else {
-            let mut count = 0;
-            for run in reply.runs().take(GATHER) {
-                runs[count] = match run {
-                    Run::Own(bytes) => Slice::new(bytes),
-                    Run::Elsewhere(range) => area.slice(&range),
-                };
-                count += 1;
-            }
-            return Some(Passage::Runs(count));
+            runs.extend(reply.runs().take(GATHER).map(|run| match run {
+                Run::Own(bytes) => Slice::new(bytes),
+                Run::Elsewhere(range) => area.slice(&range),
+            }));
+            return Some(Passage::Runs);
         };
         let mut left = reply.runs();
         Some(match left.next()? {

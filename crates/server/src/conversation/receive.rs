@@ -207,7 +207,7 @@ impl Conversation {
                         Step::Request(head) => {
                             self.exchange.begin(service, (&self.peer, self.announced.as_deref()), &head);
                             if self.lent_to.is_none() || self.is_directed(service, &head) {
-                                self.answer(service, line, &head, &unused[..used]);
+                                self.answer(service, line, &head, (unused, used));
                             }
                             self.rest_unseen = input.from < input.to;
                             return;
@@ -270,19 +270,19 @@ impl Conversation {
         true
     }
 
-    /// Answers a request, of which this was consumed with its head, or puts it by until what it asks for has
-    /// been looked at.
+    /// Answers a request, with whose head so much of the input was used, or puts it by until what it asks for
+    /// has been looked at.
     #[inline]
     fn answer<'l>(
         &mut self,
         service: &mut Service,
         line: impl FnOnce() -> Line<'l>,
         head: &Head<'_>,
-        consumed: &[u8],
+        (input, used): (&[u8], usize),
     ) {
         match service.answer(head, None) {
             Ok(plan) => self.respond(service, plan, None),
-            Err(detour) => self.take_detour((service, line()), detour, head, consumed, None),
+            Err(detour) => self.take_detour((service, line()), detour, head, &input[..used], None),
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::io;
 
+use arrayvec::ArrayVec;
 use http1::Segment;
 use sys::socket::Slice;
 
@@ -15,15 +16,13 @@ use crate::service::Service;
 const GATHER: usize = 8;
 
 /// Room for the runs of memory of one operation. The channel provides it.
-pub type Runs<'a> = [Slice<'a>; GATHER];
+pub type Runs<'a> = ArrayVec<Slice<'a>, GATHER>;
 
 /// What is to be sent next of a reply.
 #[derive(Clone, Copy)]
 pub enum Operation<'a> {
     /// Runs of memory, to be gathered.
     Gather {
-        /// How many.
-        count: usize,
         /// What of the reply follows them.
         follows: Follows,
     },
@@ -144,19 +143,17 @@ fn first_of<'a>(
     content: &'a Content,
     runs: &mut Runs<'a>,
 ) -> Option<Operation<'a>> {
-    let mut count = 0;
     for segment in output {
         let run = match segment {
-            Segment::File(pin, offset, len) if count == 0 => {
+            Segment::File(pin, offset, len) if runs.is_empty() => {
                 return Some(Operation::File { pin, offset, len });
             }
-            Segment::File(..) => return Some(Operation::Gather { count, follows: Follows::File }),
-            _ if count == GATHER => return Some(Operation::Gather { count, follows: Follows::Memory }),
+            Segment::File(..) => return Some(Operation::Gather { follows: Follows::File }),
+            _ if runs.is_full() => return Some(Operation::Gather { follows: Follows::Memory }),
             Segment::Own(bytes) => Slice::new(bytes),
             Segment::Memory(pin, range) => content.memory(pin, range)?,
         };
-        runs[count] = run;
-        count += 1;
+        runs.push(run);
     }
-    Some(Operation::Gather { count, follows: last() })
+    Some(Operation::Gather { follows: last() })
 }

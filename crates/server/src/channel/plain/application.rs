@@ -118,7 +118,7 @@ impl Plain {
     fn send_passages(&mut self, service: &mut Service) -> u64 {
         let mut gone = 0;
         while self.writable {
-            let mut runs: Passages<'_> = [Slice::EMPTY; _];
+            let mut runs = Passages::new();
             let Some(passage) = self.conversation.next_passage(&mut runs) else { break };
             let sends_pages = matches!(passage, Passage::BytesBeforePages(_) | Passage::Pages(..));
             let client = self.socket.as_fd();
@@ -131,12 +131,13 @@ impl Plain {
             let sent = sent.and_then(|()| match passage {
                 Passage::Bytes(bytes) => socket::send_at_once(client, bytes),
                 Passage::BytesBeforePages(bytes) => socket::send_more(client, &[Slice::new(bytes)]),
-                Passage::Runs(count) => socket::send_slices_at_once(client, &runs[..count]),
+                Passage::Runs => socket::send_slices_at_once(client, &runs),
                 Passage::Pages(pages, range) => {
                     let (mut offset, count) = (range.start, (range.end - range.start) as usize);
                     socket::send_file(client, pages, &mut offset, count)
                 }
             });
+            drop(runs);
             match sent {
                 Ok(sent) => {
                     self.conversation.passed(service, sent);

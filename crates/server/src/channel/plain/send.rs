@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::AsFd as _;
 
-use sys::socket::{self, Slice};
+use sys::socket;
 
 use super::Plain;
 use crate::config::Coalesce;
@@ -82,7 +82,7 @@ impl Plain {
         resident: &mut Option<u64>,
     ) -> Result<u64, Failed> {
         let most = if self.blocks { self.most_at_once(service, share)? } else { share };
-        let mut runs: Runs<'_> = [Slice::EMPTY; _];
+        let mut runs = Runs::new();
         let Some(operation) = self.conversation.next_send(&service.content, &mut runs) else {
             return Err(Unsent::Changed.into());
         };
@@ -111,10 +111,9 @@ impl Plain {
         resident: &mut Option<u64>,
     ) -> Result<u64, Failed> {
         match operation {
-            Operation::Gather { count, follows } => {
+            Operation::Gather { follows } => {
                 let client = self.socket.as_fd();
                 let more_follows = follows != Follows::Nothing && self.joins(service, follows)?;
-                let runs = &runs[..count];
                 let sent = if more_follows {
                     socket::send_more(client, runs)?
                 } else {

@@ -1,9 +1,10 @@
 //! The order of the modules inside each crate, checked as the order of the crates is in `dependencies.rs`.
 //!
 //! The parts of one module do not name each other in a circle; the modules of a crate are its parts. A part
-//! stands for all that is below it. A module and its own parts may name each other. For `server` the order
-//! of its modules is written as well: a module names only those that stand before it in [`ORDER`]. Tests are
-//! left out: they may use whatever they test.
+//! stands for all that is below it. A module and its own parts may name each other. Who names something that
+//! a module has from another (`pub use`) names that one. For `server` the order of its modules is written as
+//! well: a module names only those that stand before it in [`ORDER`]. Tests are left out: they may use
+//! whatever they test.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -90,6 +91,8 @@ struct Source {
     module: Module,
     /// Each from the root of the crate.
     names: Vec<Module>,
+    /// What it offers under a name of its own, and where that is.
+    exports: Vec<(Module, Module)>,
 }
 
 /// All modules below a root.
@@ -131,9 +134,15 @@ struct Part {
 fn read(module: &Module, text: &str) -> (Source, Vec<Part>) {
     let tokens: Vec<TokenTree> =
         text.parse::<TokenStream>().expect("a source file is Rust").into_iter().collect();
-    let mut reader = Reader { module: module.clone(), inside: 0, names: Vec::new(), parts: Vec::new() };
+    let mut reader = Reader {
+        module: module.clone(),
+        inside: 0,
+        names: Vec::new(),
+        exports: Vec::new(),
+        parts: Vec::new(),
+    };
     reader.items(&tokens);
-    (Source { module: module.clone(), names: reader.names }, reader.parts)
+    (Source { module: module.clone(), names: reader.names, exports: reader.exports }, reader.parts)
 }
 
 struct Reader {
@@ -141,6 +150,7 @@ struct Reader {
     /// In how many modules of the same file it is.
     inside: usize,
     names: Vec<Module>,
+    exports: Vec<(Module, Module)>,
     parts: Vec<Part>,
 }
 
@@ -169,8 +179,15 @@ impl Reader {
                     }
                     _ => {}
                 },
+                TokenTree::Ident(word) if word == "use" && self.inside == 0 && is_public(&tokens[..at]) => {
+                    let leaves = leaves(&[], &tokens[at + 1..]);
+                    let named = |name: &String| self.module.iter().chain([name]).cloned().collect();
+                    let exports = leaves.iter().map(|(path, name)| (named(name), self.place(path)));
+                    self.exports.extend(exports.collect::<Vec<_>>());
+                }
                 TokenTree::Ident(word) if word == "crate" || word == "super" || word == "self" => {
-                    self.path(&[], &tokens[at..]);
+                    let leaves = leaves(&[], &tokens[at..]);
+                    self.names.extend(leaves.iter().map(|(path, _)| self.place(path)).collect::<Vec<_>>());
                 }
                 TokenTree::Group(group) => self.items(&group.stream().into_iter().collect::<Vec<_>>()),
                 _ => {}
@@ -179,28 +196,8 @@ impl Reader {
         }
     }
 
-    /// A path, or a tree of them in a `use`, behind what stands before its braces.
-    fn path(&mut self, before: &[String], tokens: &[TokenTree]) {
-        let mut path = before.to_vec();
-        let mut rest = tokens;
-        loop {
-            match rest {
-                [TokenTree::Ident(word), after @ ..] => {
-                    path.push(word.to_string());
-                    rest = after;
-                }
-                [TokenTree::Group(group), ..] if group.delimiter() == Delimiter::Brace => {
-                    let members: Vec<TokenTree> = group.stream().into_iter().collect();
-                    members.split(|token| is_punct(token, ',')).for_each(|member| self.path(&path, member));
-                    return;
-                }
-                _ => break,
-            }
-            match rest {
-                [one, two, after @ ..] if is_punct(one, ':') && is_punct(two, ':') => rest = after,
-                _ => break,
-            }
-        }
+    /// Where a path leads, from the root of the crate.
+    fn place(&self, path: &[String]) -> Module {
         let mut place = self.module.clone();
         let mut inside = self.inside;
         for (at, word) in path.iter().enumerate() {
@@ -218,7 +215,46 @@ impl Reader {
                 }
             }
         }
-        self.names.push(place);
+        place
+    }
+}
+
+/// A path, or those of a tree in a `use`, behind what stands before its braces; each with the name that it
+/// has here.
+fn leaves(before: &[String], tokens: &[TokenTree]) -> Vec<(Vec<String>, String)> {
+    let mut path = before.to_vec();
+    let mut rest = tokens;
+    loop {
+        match rest {
+            [TokenTree::Ident(word), after @ ..] => {
+                path.push(word.to_string());
+                rest = after;
+            }
+            [TokenTree::Group(group), ..] if group.delimiter() == Delimiter::Brace => {
+                let members: Vec<TokenTree> = group.stream().into_iter().collect();
+                let members = members.split(|token| is_punct(token, ','));
+                return members.flat_map(|member| leaves(&path, member)).collect();
+            }
+            _ => break,
+        }
+        match rest {
+            [one, two, after @ ..] if is_punct(one, ':') && is_punct(two, ':') => rest = after,
+            _ => break,
+        }
+    }
+    let name = match rest {
+        [TokenTree::Ident(word), TokenTree::Ident(name), ..] if word == "as" => name.to_string(),
+        _ => path.last().cloned().unwrap_or_default(),
+    };
+    vec![(path, name)]
+}
+
+/// Whether tokens end with `pub` or `pub(…)`.
+fn is_public(tokens: &[TokenTree]) -> bool {
+    match tokens {
+        [.., TokenTree::Ident(word)] => word == "pub",
+        [.., TokenTree::Ident(word), TokenTree::Group(_)] => word == "pub",
+        _ => false,
     }
 }
 
@@ -251,12 +287,32 @@ fn is_punct(token: &TokenTree, what: char) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == what)
 }
 
+/// Where something is that may be named as what another module offers.
+fn resolved(name: &Module, exports: &BTreeMap<&Module, &Module>) -> Module {
+    let mut name = name.clone();
+    let exported = |name: &Module| {
+        (1..=name.len()).find_map(|len| {
+            let place = exports.get(&name[..len].to_vec())?;
+            Some(place.iter().chain(&name[len..]).cloned().collect::<Module>())
+        })
+    };
+    // A module may offer what another offers; two never offer each other's.
+    while let Some(place) = exported(&name) {
+        name = place;
+    }
+    name
+}
+
 /// Who names whom among the parts of each module; a part stands for all that is below it.
 fn edges(sources: &[Source]) -> BTreeMap<Module, BTreeSet<(String, String)>> {
     let modules: BTreeSet<&Module> = sources.iter().map(|source| &source.module).collect();
+    let exports = sources.iter().flat_map(|source| &source.exports);
+    let exports: BTreeMap<&Module, &Module> =
+        exports.filter(|(name, place)| !place.starts_with(name)).map(|(name, place)| (name, place)).collect();
     let mut edges: BTreeMap<Module, BTreeSet<(String, String)>> = BTreeMap::new();
-    for Source { module, names } in sources {
+    for Source { module, names, .. } in sources {
         for name in names {
+            let name = &resolved(name, &exports);
             let common = module.iter().zip(name).take_while(|(one, other)| one == other).count();
             let (Some(from), Some(to)) = (module.get(common), name.get(common)) else { continue };
             if modules.contains(&name[..=common].to_vec()) {
@@ -342,6 +398,19 @@ mod bad_samples {
         let [a, b, c] = ["m::a", "m::b", "m::c"];
         let sources = [source(a, three[0]), source(b, three[1]), source(c, three[2])];
         assert_eq!(parts_of(&sources).expect("a circle").len(), 4);
+    }
+
+    #[test]
+    fn a_circle_through_what_a_module_has_from_its_parts_is_found() {
+        let parent = "pub(crate) use self::a::{deep::Thing, Other as Renamed}; pub use b::Y;";
+        for one in ["use super::Y;", "fn f(y: crate::m::Y) {}"] {
+            for other in ["use super::Thing;", "use crate::m::{Renamed, Foreign};"] {
+                let sources = [source("m", parent), source("m::a", one), source("m::b", other)];
+                assert_eq!(parts_of(&sources).expect(other), ["a", "b", "a"]);
+            }
+        }
+        let sources = [source("m", parent), source("m::a", "use super::Y;"), source("m::b", "")];
+        assert_eq!(parts_of(&sources), None);
     }
 
     #[test]

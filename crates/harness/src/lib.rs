@@ -6,8 +6,9 @@
 //! - Clients: [`client`] shares no code with the server and checks every reply, [`held`] has connections by
 //!   the ten thousand, and [`passes`] asks while everything ends that can.
 //! - Applications behind the server: [`fpm`], [`scripted`], [`guest`], [`conveyed`].
-//! - What surrounds them: a directory in memory ([`scratch`]), network namespaces ([`namespace`]), a disk that
-//!   is easily full ([`small_disk`]), a [`terminal`], and which process has which connection ([`owners`]).
+//! - What surrounds them: a directory in memory ([`scratch`]), network namespaces ([`namespace`]), a disk
+//!   that is easily full ([`small_disk`]), a [`terminal`], and which process has which connection
+//!   ([`owners`]).
 //! - What a test leaves out is listed by [`skip`].
 //! - The sources of this workspace, for tests of rules: [`workspace`].
 //!

@@ -255,6 +255,11 @@ fn processes_during_reload(variant: &Variant) {
     let crowd = Crowd::gather(&server);
     let mut random = Random(8);
     let processes = children(server.pid()).len();
+    let refusals = |server: &Server| {
+        let said = server.stderr();
+        said.iter().filter(|line| line.contains("settings not reloaded: ")).count()
+    };
+    let mut refused = 0;
     for generation in 0..6 {
         crowd.is_served();
         let text = format!("[[headers]]\nset = {{ X-Generation = \"{generation}\" }}\n");
@@ -271,8 +276,13 @@ fn processes_during_reload(variant: &Variant) {
         let _ = kill_process(Pid::from_raw(victim as i32).expect("a process"), Signal::KILL);
         let generation = generation.to_string();
         // The killed one's threads end one by one, and may let somebody in meanwhile: that may be who looks,
-        // too.
+        // too. A new one that is killed before it has come to serve ends the reload, which is asked for
+        // again.
         eventually("the new settings hold", || {
+            if refusals(&server) > refused {
+                refused += 1;
+                server.signal(Signal::HUP);
+            }
             let mut client = server.connect();
             client.try_send(request("GET", "/hello.txt", &[]));
             let reply = client.try_reply();

@@ -1,9 +1,9 @@
 //! How many system calls a server makes, counted by perf(1). A trial in which they are counted is not
 //! measured.
 //!
-//! perf writes a line every [`STEP`], with the calls since the line before. [`Counter::look`] adds them up, at
-//! each edge of the measured window. So calls and replies are of the same time, however late the load begins
-//! on a busy machine.
+//! perf writes a line every [`STEP`], with the calls since the line before. [`Counter::look`] adds them up,
+//! at each edge of the measured window. So calls and replies are of the same time, however late the load
+//! begins on a busy machine.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

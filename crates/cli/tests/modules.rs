@@ -87,6 +87,7 @@ fn roots() -> Vec<(PathBuf, Option<&'static [&'static str]>)> {
 type Module = Vec<String>;
 
 /// A module, and what it names.
+#[derive(Clone)]
 struct Source {
     module: Module,
     /// Each from the root of the crate.
@@ -142,7 +143,17 @@ fn read(module: &Module, text: &str) -> (Source, Vec<Part>) {
         parts: Vec::new(),
     };
     reader.items(&tokens);
-    (Source { module: module.clone(), names: reader.names, exports: reader.exports }, reader.parts)
+    // A path that begins with a name leads to a part, or to another crate.
+    let is_within = |path: &[String]| {
+        let first = path.first().map_or("", String::as_str);
+        ["crate", "self", "super"].contains(&first) || reader.parts.iter().any(|part| part.name == first)
+    };
+    let exports = reader.exports.iter().filter(|(path, _)| is_within(path)).map(|(path, name)| {
+        let offered = module.iter().chain([name]).cloned().collect();
+        (offered, reader.place(path))
+    });
+    let exports = exports.collect();
+    (Source { module: module.clone(), names: reader.names, exports }, reader.parts)
 }
 
 struct Reader {
@@ -150,7 +161,8 @@ struct Reader {
     /// In how many modules of the same file it is.
     inside: usize,
     names: Vec<Module>,
-    exports: Vec<(Module, Module)>,
+    /// Paths that are public, each with the name that it has here.
+    exports: Vec<(Vec<String>, String)>,
     parts: Vec<Part>,
 }
 
@@ -180,10 +192,7 @@ impl Reader {
                     _ => {}
                 },
                 TokenTree::Ident(word) if word == "use" && self.inside == 0 && is_public(&tokens[..at]) => {
-                    let leaves = leaves(&[], &tokens[at + 1..]);
-                    let named = |name: &String| self.module.iter().chain([name]).cloned().collect();
-                    let exports = leaves.iter().map(|(path, name)| (named(name), self.place(path)));
-                    self.exports.extend(exports.collect::<Vec<_>>());
+                    self.exports.extend(leaves(&[], &tokens[at + 1..]));
                 }
                 TokenTree::Ident(word) if word == "crate" || word == "super" || word == "self" => {
                     let leaves = leaves(&[], &tokens[at..]);
@@ -402,15 +411,20 @@ mod bad_samples {
 
     #[test]
     fn a_circle_through_what_a_module_has_from_its_parts_is_found() {
-        let parent = "pub(crate) use self::a::{deep::Thing, Other as Renamed}; pub use b::Y;";
+        let parent = "mod a; mod b; pub(crate) use self::a::{deep::Thing, Other as Renamed}; \
+                      pub use b::Y; pub use c::Foreign;";
         for one in ["use super::Y;", "fn f(y: crate::m::Y) {}"] {
             for other in ["use super::Thing;", "use crate::m::{Renamed, Foreign};"] {
                 let sources = [source("m", parent), source("m::a", one), source("m::b", other)];
                 assert_eq!(parts_of(&sources).expect(other), ["a", "b", "a"]);
             }
         }
-        let sources = [source("m", parent), source("m::a", "use super::Y;"), source("m::b", "")];
-        assert_eq!(parts_of(&sources), None);
+        // That is another crate's, although there is a module with its name elsewhere.
+        let foreign = [source("m::b", "use super::Foreign;"), source("m::c", "use super::b::X;")];
+        assert_eq!(
+            parts_of(&[[source("m", parent), source("m::a", "use super::Y;")], foreign].concat()),
+            None
+        );
     }
 
     #[test]

@@ -121,7 +121,7 @@ pub struct Test {
 }
 
 /// Which variants a test runs for: as many as can make a difference to it. With `SLUICE_VARIANTS=all` in the
-/// environment every test runs for all of them.
+/// environment it runs for all of them, unless it is for [`One`](On::One).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
     /// All. The event mechanism or the accept strategy can break it: which events come once and which again,
@@ -132,7 +132,8 @@ pub enum On {
     Drivers,
     /// [`THREE`]. The protocol, the files or the supervisor decide it. What drives a conversation does not.
     Three,
-    /// The first. It is decided before there are workers, or where none is asked.
+    /// The first. It is decided before there are workers, or where none is asked, or it counts what a single
+    /// worker with an event loop does.
     One,
 }
 
@@ -149,8 +150,8 @@ const THREE: [&str; 3] = ["threads", "amped_epoll", "shared_symped_epoll"];
 impl Test {
     /// Those of a program's variants that it runs for.
     fn of(&self, variants: &[Variant]) -> Vec<Variant> {
-        let on = if all_are_wanted() { On::Each } else { self.on };
-        match on {
+        match self.on {
+            On::Drivers | On::Three if all_are_wanted() => variants.to_vec(),
             On::Each => variants.to_vec(),
             On::Drivers => named(variants, &DRIVERS),
             On::Three => named(variants, &THREE),

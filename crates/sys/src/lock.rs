@@ -18,11 +18,13 @@
 //! what this thread holds it knows from memory of its own, and never follows an address that it has read from
 //! there. A word that names nobody's thread as the owner is taken for a dead one's.
 
+mod entry;
 mod mutex;
 mod readers_writer;
 mod robust_list;
 
-pub use mutex::{Held, Mutex};
+pub use entry::Mutex;
+pub use mutex::Held;
 pub use readers_writer::{Reader, ReadersWriter, Reading, Unread, Writer, Writing};
 pub(crate) use robust_list::forget_parent;
 
@@ -35,7 +37,7 @@ mod tests {
 
     use rustix::thread::futex;
 
-    use super::mutex::{OWNER, OWNER_DIED, WAITERS};
+    use super::entry::{OWNER, OWNER_DIED, WAITERS};
     use super::robust_list::Thread;
     use super::*;
     use crate::shared::{Region, Shared};

@@ -7,9 +7,11 @@
 //! CONNECT is not supported: there is no tunnel to hand over to.
 
 mod connection;
+mod error;
 mod request;
 mod response;
 
-pub use connection::{Connection, Event, MAX_HEAD_BYTES, MAX_PIPELINED, PipelineFull, ReplyError};
+pub use connection::{Connection, Event, MAX_HEAD_BYTES, MAX_PIPELINED, PipelineFull};
+pub use error::ReplyError;
 pub use request::{RequestError, write_request};
 pub use response::{BodyLength, ResponseHead};

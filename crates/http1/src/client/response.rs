@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use super::ReplyError;
+use super::error::ReplyError;
 use crate::head::parse_length;
 use crate::{Status, Version};
 

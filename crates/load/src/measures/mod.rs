@@ -36,6 +36,7 @@ mod sessions;
 mod sizes;
 mod times;
 mod verified;
+mod waits;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ pub use asked::{Asked, AskedFor};
 pub use calls::{CallLog, CallWriter};
 pub use classes::{ByClass, OfClientClass};
 pub use clients::{ByClient, CLIENTS, Tally};
-pub use cohort::{Cohort, Waits};
+pub use cohort::Cohort;
 pub use connections::Connections;
 pub use flow::Flow;
 pub use intervals::{IntervalLog, IntervalWriter};
@@ -61,6 +62,7 @@ pub use sessions::Sessions;
 pub use sizes::{BySize, OfClass, SizeClass};
 pub use times::{Moments, Times};
 pub use verified::Verified;
+pub use waits::Waits;
 
 /// What a recorder has to know beforehand.
 #[derive(Clone, Debug, PartialEq, Eq)]

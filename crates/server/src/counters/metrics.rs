@@ -1,12 +1,12 @@
 //! The one table that names every counter, for every status format.
 
 use results::status::{
-    Bucket, ConnectionState, Counts, DiskWait, Failure, HelperJob, InTime, LineLoss, LoopPhase, PoolCounts,
-    Refusal, ReplyCode, Reset, Stage, Timeout,
+    Bucket, ConnectionState, Counts, DiskWait, Failure, HelperJob, InTime, LineLoss, LoopPhase, Refusal,
+    ReplyCode, Reset, Stage, Timeout,
 };
 use results::{By, Label as _, StatusClass};
 
-use super::{Counter, Counters, PoolCounters};
+use super::{Counter, Counters};
 
 /// Upper bounds of the buckets of all histograms; one more bucket holds what lies above.
 pub const HISTOGRAM_BOUNDS: [u64; 13] = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048];
@@ -19,10 +19,6 @@ pub trait Block: 'static {
 
 impl Block for Counters {
     type Told = Counts;
-}
-
-impl Block for PoolCounters {
-    type Told = PoolCounts;
 }
 
 /// One row of the table of a block `B`: a name for programs, words for people, and where the values are.

@@ -3,11 +3,11 @@
 //! All workers add to the same block, which outlives reloads as the pool's queue does: what an application
 //! answers takes long enough for a few locked instructions.
 
-use results::status::Bucket;
+use results::status::{Bucket, PoolCounts};
 use results::{By, Label as _};
 
 use super::metrics::metric;
-use super::{Counter, HISTOGRAM_BOUNDS, Kind, Labels, Metric, bucket};
+use super::{Block, Counter, HISTOGRAM_BOUNDS, Kind, Labels, Metric, bucket};
 
 /// Counts of times by milliseconds.
 type Histogram = [Counter; HISTOGRAM_BOUNDS.len() + 1];
@@ -61,6 +61,10 @@ sys::shareable! {
         /// Their sum.
         pub last_byte_us: Counter,
     }
+}
+
+impl Block for PoolCounters {
+    type Told = PoolCounts;
 }
 
 impl PoolCounters {

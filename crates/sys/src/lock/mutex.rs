@@ -1,32 +1,14 @@
 //! A mutex whose owner may be killed.
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, test_kill_process};
 use rustix::thread::futex;
 
+use super::entry::{Mutex, OWNER, OWNER_DIED, WAITERS};
 use super::robust_list::Thread;
-
-crate::shareable! {
-    /// A mutex that tells when its last owner died. It must not be moved while it is held; `lock` sees to
-    /// that.
-    #[derive(Debug)]
-    #[repr(C)]
-    pub struct Mutex {
-        /// The next lock that the owner holds, of the kernel's list.
-        pub(super) next: AtomicUsize,
-        /// 0, or the owner's thread id and the two bits below.
-        pub(super) word: AtomicU32,
-    }
-}
-
-/// Somebody waits for the lock.
-pub(super) const WAITERS: u32 = 1 << 31;
-/// The owner ended without giving the lock back.
-pub(super) const OWNER_DIED: u32 = 1 << 30;
-pub(super) const OWNER: u32 = OWNER_DIED - 1;
 
 /// A mutex that is held, until this is dropped.
 #[derive(Debug)]
@@ -106,10 +88,6 @@ impl Mutex {
     fn held(&'static self, thread: &Thread, owner_died: bool) -> Held {
         thread.link(self);
         Held { mutex: self, owner_died, unrepaired: false, of_thread: PhantomData }
-    }
-
-    pub(super) fn address(&self) -> usize {
-        std::ptr::from_ref(self) as usize
     }
 }
 

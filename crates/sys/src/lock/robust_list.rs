@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering, compiler_fence};
 
-use super::Mutex;
+use super::entry::Mutex;
 
 /// The head of the kernel's list of the locks that a thread holds: `struct robust_list_head` of
 /// linux/futex.h.

@@ -260,11 +260,8 @@ fn leaves(before: &[String], tokens: &[TokenTree]) -> Vec<(Vec<String>, String)>
 
 /// Whether tokens end with `pub` or `pub(…)`.
 fn is_public(tokens: &[TokenTree]) -> bool {
-    match tokens {
-        [.., TokenTree::Ident(word)] => word == "pub",
-        [.., TokenTree::Ident(word), TokenTree::Group(_)] => word == "pub",
-        _ => false,
-    }
+    matches!(tokens, [.., TokenTree::Ident(word)] | [.., TokenTree::Ident(word), TokenTree::Group(_)]
+        if word == "pub")
 }
 
 /// The file in the `#[path = "…"]` that tokens end with, if they do. `pub` may follow.

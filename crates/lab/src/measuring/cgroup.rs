@@ -153,9 +153,13 @@ mod tests {
         assert!(said.contains(name), "{said}");
         let sleeps = group.start(Controller::Cpu, 0, &["sleep", "1000"]).unwrap();
         let dismissed = group.start(Controller::Cpu, 0, &["sleep", "1000"]).unwrap();
+        let is_in_it = || {
+            let groups = fs::read_to_string(format!("/proc/{}/cgroup", dismissed.id())).unwrap();
+            groups.contains(name)
+        };
+        harness::eventually("it has entered", is_in_it);
         group.dismiss(Controller::Cpu, dismissed.id()).unwrap();
-        let groups = fs::read_to_string(format!("/proc/{}/cgroup", dismissed.id())).unwrap();
-        assert!(!groups.contains(name), "{groups}");
+        assert!(!is_in_it());
         let paths = group.paths.clone();
         drop(sleeps);
         drop(group);

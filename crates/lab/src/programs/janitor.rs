@@ -192,9 +192,10 @@ pub fn remove_namespace(name: &str) -> Result<()> {
 
 /// Kills what runs in the control group and deletes it.
 pub fn remove_group(path: &Path) -> Result<()> {
-    kill_all(&fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default())?;
-    // Processes that were killed leave a moment later, and on busy CPUs seconds later.
+    // Processes that were killed leave a moment later, and on busy CPUs seconds later. One that is just being
+    // started may come yet.
     for _ in 0..1000 {
+        kill_all(&fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default())?;
         match fs::remove_dir(path) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                 thread::sleep(Duration::from_millis(10));

@@ -92,7 +92,7 @@ struct Source {
     module: Module,
     /// Each from the root of the crate.
     names: Vec<Module>,
-    /// What it offers under a name of its own, and where that is.
+    /// What it offers by `pub use`: the name here, and where it is.
     exports: Vec<(Module, Module)>,
 }
 

@@ -65,8 +65,8 @@ pub fn sleep_ms(ms: u64) {
     thread::sleep(Duration::from_millis(ms));
 }
 
-/// An address that nobody listens at, for now. Its port is none that the kernel gives to clients, of which
-/// one might have it before a server does.
+/// A free address: no program listens there now. The kernel gives its port to no client, which might have it
+/// before a server does.
 pub fn free_address() -> SocketAddr {
     // The usual `net.ipv4.ip_local_port_range` begins at 32768.
     const PORTS: RangeInclusive<u16> = 10_000..=32_000;

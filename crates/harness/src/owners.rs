@@ -1,4 +1,5 @@
-//! Whose connection is whose: ss(8) knows the inode of each socket, `/proc/PID/fd` who has it open.
+//! Which process has which connection: ss(8) knows the inode of each socket, `/proc/PID/fd` which process has
+//! it open.
 //! Where processes have one descriptor table, everybody has everything open, and whose a socket is is told by
 //! the epoll instance that waits for it, and by who waits for that.
 

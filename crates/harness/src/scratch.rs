@@ -15,13 +15,13 @@ const IN_MEMORY: &str = "/dev/shm";
 /// What all tests that run at a time may need, in bytes.
 const ROOM: u64 = 2 << 30;
 
-/// A directory of its own; `TMPDIR` says otherwise where, if it is set.
+/// A new directory, in memory if that can be had. `TMPDIR`, if it is set, says where.
 pub fn directory() -> TempDir {
     let is_told = env::var_os("TMPDIR").is_some();
     if !is_told && is_fit(Path::new(IN_MEMORY)) { make_in(Path::new(IN_MEMORY)) } else { on_disk() }
 }
 
-/// A directory of its own in the temporary directory, for what is told of files that may not be in memory.
+/// A new directory in the temporary directory, for tests of files that may not be in memory.
 pub fn on_disk() -> TempDir {
     make_in(&env::temp_dir())
 }

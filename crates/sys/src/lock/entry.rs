@@ -15,7 +15,7 @@ crate::shareable! {
     }
 }
 
-/// Somebody waits for the lock.
+/// A thread waits for the lock.
 pub(super) const WAITERS: u32 = 1 << 31;
 /// The owner ended without giving the lock back.
 pub(super) const OWNER_DIED: u32 = 1 << 30;

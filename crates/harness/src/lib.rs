@@ -41,6 +41,7 @@ pub use skipped::skip;
 use std::iter;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -66,17 +67,21 @@ pub fn sleep_ms(ms: u64) {
 }
 
 /// A free address: no program listens there now. The kernel gives its port to no client, which might have it
-/// before a server does.
+/// before a server does. No test gets the same twice.
 pub fn free_address() -> SocketAddr {
     // The usual `net.ipv4.ip_local_port_range` begins at 32768.
     const PORTS: RangeInclusive<u16> = 10_000..=32_000;
+    static GIVEN: Mutex<Vec<SocketAddr>> = Mutex::new(Vec::new());
     let mut seed = [0; 8];
     getrandom(&mut seed, GetRandomFlags::empty()).expect("random bytes");
     let mut random = Random(u64::from_ne_bytes(seed));
     let mut draw = || PORTS.start() + random.below(PORTS.len()) as u16;
-    let is_free = |address: &SocketAddr| TcpListener::bind(address).is_ok();
+    let mut given = GIVEN.lock().expect("nobody panics with it");
+    let is_free = |address: &SocketAddr| !given.contains(address) && TcpListener::bind(address).is_ok();
     let mut addresses = iter::repeat_with(|| SocketAddr::from((Ipv4Addr::LOCALHOST, draw()))).take(100);
-    addresses.find(is_free).expect("a free port")
+    let address = addresses.find(is_free).expect("a free port");
+    given.push(address);
+    address
 }
 
 /// Numbers that look random and are the same in every run (splitmix64).

@@ -15,8 +15,8 @@
 //!
 //! What a lock protects consists of atomics, as all shared memory does ([`crate::shared`]), so a mistake with
 //! locks gives wrong data, never undefined behaviour. The same holds for what others write where a lock lies:
-//! what this thread holds it knows from memory of its own, and never follows an address that it has read from
-//! there. A word that names nobody's thread as the owner is taken for a dead one's.
+//! a thread knows from its own memory what it holds, and never follows an address that it has read from
+//! there. If a word names no living thread as the owner, the owner is taken for dead.
 
 mod entry;
 mod mutex;

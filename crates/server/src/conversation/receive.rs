@@ -110,8 +110,8 @@ impl Wanted {
 }
 
 impl Conversation {
-    /// What it wants, while it is not replying. `input` is what is at hand. `has_more` says whether the
-    /// channel has a reason to believe that more has come. It is asked only behind the last request.
+    /// What it wants, while it is not replying. `input` is what has been received. `has_more` says whether
+    /// the channel has a reason to believe that more has come. It is asked only behind the last request.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
     pub fn wants(&self, input: &Input<'_>, has_more: impl FnOnce() -> bool) -> Want {

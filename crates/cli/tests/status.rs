@@ -123,7 +123,8 @@ fn connections_of_workers_that_retire(variant: &Variant) {
     eventually("all are sent to", || writing() == 4);
     server.signal(Signal::HUP);
     server.wait_for_line(|line| line.contains("settings reloaded"));
-    assert_eq!(writing(), 4);
+    // Between two stages of a pipeline, a connection may be counted by both.
+    eventually("they still count", || writing() == 4);
     slow.truncate(1);
     eventually("those that are closed count no more", || writing() == 1);
 }

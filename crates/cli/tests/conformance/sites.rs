@@ -106,12 +106,16 @@ fn a_reload(variant: &Variant) {
     let server = setup(variant).start();
     let mut client = server.connect();
     assert_eq!(ask(&mut client, "c.example", "/name").text(), "default");
+    drop(client);
+    let before = server.workers();
     let (all, root) = (sites(&server.root().display().to_string()), server.root());
     let more = format!("{all}[[sites]]\nhosts = 'c.example'\nroot = '{}/sites/c'\n", root.display());
     server.rewrite_config(&more);
     server.signal(Signal::HUP);
     let asked = |host: &str| ask(&mut server.connect(), host, "/name").text();
     eventually("the new site is there", || asked("c.example") == "c");
+    // One of those that retire may not have heard of it yet, and still accept.
+    eventually("those before are gone", || !server.processes().iter().any(|pid| before.contains(pid)));
     assert_eq!(asked("a.example"), "a");
     server.rewrite_config(&format!("{all}[[sites]]\nhosts = 'c.example'\nroot = '/nowhere'\n"));
     server.signal(Signal::HUP);

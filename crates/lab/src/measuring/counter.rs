@@ -39,9 +39,26 @@ const STEP: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Counter {
-    /// Counts those of `processes`. perf itself runs on `own_cpus`. It is attached when this returns.
-    pub(crate) fn start(processes: &[u32], own_cpus: &[usize], directory: &Path) -> Result<Self> {
-        Self::attach(on_cpus(own_cpus), processes, directory)
+    /// Counts those of a server's `processes`, and of what they fork from now on. perf itself runs on
+    /// `own_cpus`. It is attached when this returns.
+    ///
+    /// # Errors
+    ///
+    /// perf cannot count; or the server's processes come and go so fast that it is never attached to all.
+    pub(crate) fn start(
+        processes: impl Fn() -> Result<Vec<u32>>,
+        own_cpus: &[usize],
+        directory: &Path,
+    ) -> Result<Self> {
+        let attach = || {
+            let before = processes()?;
+            let counter = Self::attach(on_cpus(own_cpus), &before, directory);
+            // A worker may have been forked after `before` was read and before perf was attached to its
+            // parent: then it is not counted. What is forked later is counted with its parent.
+            if processes()? == before { counter.map(Some) } else { Ok(None) }
+        };
+        let attached = interrupt::wait_for(PATIENCE, attach)?;
+        attached.context("the server's processes come and go: perf is never attached to all of them")
     }
 
     fn attach(mut command: Command, processes: &[u32], directory: &Path) -> Result<Self> {

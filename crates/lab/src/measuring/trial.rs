@@ -380,7 +380,7 @@ impl Running {
             share.excuse(status)?;
         }
         let idle = network.connect(network.addresses[0], workload.idle as usize)?;
-        let count = || Counter::start(&server.processes()?, client_cpus, &directory);
+        let count = || Counter::start(|| server.processes(), client_cpus, &directory);
         let counter = (heat.purpose == Purpose::Counting).then(count).transpose()?;
         Ok(Self {
             server,

@@ -186,10 +186,15 @@ impl Loader {
         }
     }
 
+    /// Whether a client is answered by a route, whatever file is at the path.
+    pub(super) fn is_answered_elsewhere(&self, path: &[u8]) -> bool {
+        matches!(self.routes.leads_to(path, false), LeadsTo::Elsewhere(_))
+    }
+
     /// Whether that is so as well when files are looked at: index files, and those that a sibling stands in
     /// for.
     pub(super) fn is_shown(&self, path: &[u8], other: Option<&[u8]>, index: &[String]) -> bool {
-        if matches!(self.routes.leads_to(path, false), LeadsTo::Elsewhere(_)) {
+        if self.is_answered_elsewhere(path) {
             return true;
         }
         if path.ends_with(b"/") {

@@ -243,14 +243,18 @@ impl First {
 
 /// What a request for that name would get, and whether that lies elsewhere.
 fn stat(loader: &Loader, path: Path<'_>, directory: &OwnedFd, name: &[u8]) -> Option<(FileStat, bool)> {
-    match sys::file::stat_in(directory, name).ok()? {
-        // Perhaps a link.
-        FileStat { kind: FileKind::Other, .. } => {
-            let path = [path.bytes(), name].concat();
-            let stat = loader.stat(Path::known(&path), false, Patience::Unlimited).ok()?.ok()?;
-            Some((stat, true))
+    let own = sys::file::stat_in(directory, name).ok()?;
+    if own.kind != FileKind::Other {
+        return Some((own, false));
+    }
+    // Perhaps a link.
+    let path = [path.bytes(), name].concat();
+    match loader.stat(Path::known(&path), false, Patience::Unlimited).ok()? {
+        Ok(stat) => Some((stat, true)),
+        // Its own route may answer without a look at what it leads to. Of that, size and time stay untold.
+        Err(_) => {
+            loader.is_answered_elsewhere(&path).then_some((FileStat { kind: FileKind::Regular, ..own }, true))
         }
-        stat => Some((stat, false)),
     }
 }
 

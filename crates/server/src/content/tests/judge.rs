@@ -204,6 +204,23 @@ fn judging_siblings_comes_to_an_end() {
     }
 }
 
+/// A link that is redirected by its own path is listed, whatever it links to. Nothing is told of that.
+#[test]
+fn a_link_that_is_redirected_is_listed_without_the_size_of_what_is_refused() {
+    let mut site = tree();
+    site.write("z/x.txt", &"x".repeat(1000));
+    let refused = [("/z/link", Deed::Redirect), ("/z/x.txt", Deed::Refuse)];
+    site.reconfigure(|files| files.routes = refused.map(|(path, deed)| rule(path, deed)).to_vec());
+    assert_eq!(outcome(&mut site, "/z/link"), (302, false));
+    let page = site.get_with("/z/", "Accept: application/json").text().to_owned();
+    let listing: serde_json::Value = serde_json::from_str(&page).unwrap();
+    let entries = listing["entries"].as_array().unwrap();
+    let of = |name: &str| entries.iter().find(|entry| entry["name"] == name);
+    assert_eq!(of("x.txt"), None, "{page}");
+    let link = of("link").unwrap_or_else(|| panic!("no link: {page}"));
+    assert_eq!((&link["type"], &link["size"]), (&"file".into(), &"x.txt".len().into()), "{page}");
+}
+
 #[test]
 fn what_is_refused_is_refused_by_every_way() {
     let mut site = tree();

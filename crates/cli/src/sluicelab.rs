@@ -76,7 +76,8 @@ fn main() -> ExitCode {
             for line in format!("{error:#}").lines() {
                 lab::tell(&format!("sluicelab: {line}"));
             }
-            ExitCode::from(if error.is::<lab::BadInput>() { 2 } else { 1 })
+            let is_refused = error.is::<lab::BadInput>() || error.is::<::lab::run::Refused>();
+            ExitCode::from(if is_refused { 2 } else { 1 })
         }
     }
 }

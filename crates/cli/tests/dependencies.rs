@@ -102,7 +102,7 @@ const CRATES: &[Crate] = &[
     },
     Crate {
         name: "lab",
-        ours: &["harness", "units", "sys", "machine", "results"],
+        ours: &["harness", "units", "sys", "machine", "results", "workload"],
         foreign: Foreign::AllBut(&["libc", "nix"]),
         unsafe_code: false,
         banned: &[],

@@ -18,6 +18,7 @@
 pub mod description;
 pub mod judging;
 pub mod measuring;
+mod near;
 pub mod programs;
 pub mod progress;
 pub mod record;

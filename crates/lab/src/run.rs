@@ -6,7 +6,7 @@
 //! interrupted, by whatever, goes on by being run again.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -49,9 +49,48 @@ const ENVIRONMENT: &str = "environment.json";
 /// Hashes of all other files.
 const HASHES: &str = "SHA256SUMS";
 
-/// Runs what is missing of the experiment that `text` describes.
-pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> Result<()> {
-    let experiment = Experiment::parse(text).map_err(anyhow::Error::msg)?;
+/// What is asked for can't be had here. Nothing was written.
+#[derive(Debug)]
+pub struct Refused(String);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl Refused {
+    fn new(error: &anyhow::Error) -> Self {
+        Self(format!("{error:#}"))
+    }
+}
+
+/// An experiment that can be run.
+#[derive(Debug)]
+pub struct Checked<'a> {
+    /// What is done.
+    pub experiment: Experiment,
+    text: &'a str,
+    directory: &'a Path,
+    means: &'a Means,
+}
+
+/// Whether the experiment that `text` describes can be run with these means, in that directory. Nothing is
+/// written.
+///
+/// # Errors
+/// Why not.
+pub fn check<'a>(text: &'a str, directory: &'a Path, means: &'a Means) -> Result<Checked<'a>, Refused> {
+    let experiment = Experiment::parse(text).map_err(Refused)?;
+    experiment.check_files().map_err(Refused)?;
+    possible(&experiment, means).map_err(|error| Refused::new(&error))?;
+    is_its(directory, EXPERIMENT, text).map_err(|error| Refused::new(&error))?;
+    Ok(Checked { experiment, text, directory, means })
+}
+
+fn possible(experiment: &Experiment, means: &Means) -> Result<()> {
     ensure!(
         means.server_cpus.iter().all(|cpu| !means.client_cpus.contains(cpu)),
         "servers and clients need different CPUs"
@@ -61,15 +100,20 @@ pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> 
         "a share is one of a single CPU, and servers have {}: name one with --server-cpus",
         means.server_cpus.len()
     );
-    keep(directory, EXPERIMENT, text)?;
-    // Servers look for their files elsewhere.
-    let directory = directory.canonicalize()?;
-    let directory = directory.as_path();
-    let has_namespaces = !means.loopback && may_isolate();
-    if !has_namespaces {
-        needs_no_namespaces(&experiment)?;
-        progress
-            .remark("on the loopback interface: only root may make network namespaces with iproute2's ip");
+    if !has_namespaces(means) {
+        needs_no_namespaces(experiment)?;
+    }
+    for spec in experiment.servers() {
+        for spec in [Some(spec.clone()), servers::behind(spec)?].into_iter().flatten() {
+            let path = servers::executable(&spec, &means.sluice).filter(|path| path.is_file());
+            path.with_context(|| servers::not_there(&spec))?;
+        }
+    }
+    for application in experiment.applications() {
+        application.executable()?;
+    }
+    if experiment.points.iter().any(|point| !point.setting.generator.is_sluicelab()) {
+        wrk::find()?;
     }
     if experiment.profile.is_some() {
         profiler::check()?;
@@ -77,34 +121,68 @@ pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> 
     if experiment.system_calls.is_some() {
         counter::check()?;
     }
-    let (machine, environment) = environment(&experiment, means, has_namespaces)?;
-    let mut journal = Journal::open(&directory.join(JOURNAL), &environment["settings"])?;
-    fs::write(directory.join(ENVIRONMENT), serde_json::to_string_pretty(&environment)?)?;
-    journal.begin_session(&Session { command: means.command.clone(), machine })?;
-    // Connections of idle clients are held here.
-    sys::process::raise_descriptor_limit()?;
-    let _janitor = Janitor::employ()?;
-    let scratch = tempfile::Builder::new().prefix(&janitor::prefix(std::process::id())).tempdir()?;
-    let site = Site {
-        means: means.clone(),
-        has_namespaces,
-        sysctls: experiment.sysctls.clone(),
-        scratch: scratch.path().to_owned(),
-    };
-    let workshop = Workshop { experiment: &experiment, site, directory, progress };
-    workshop.run(&mut journal)?;
-    progress.end();
-    drop(journal);
-    hash(directory)
+    Ok(())
+}
+
+fn has_namespaces(means: &Means) -> bool {
+    !means.loopback && may_isolate()
+}
+
+/// Runs what is missing of the experiment that `text` describes.
+pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> Result<()> {
+    check(text, directory, means)?.run(progress)
+}
+
+impl Checked<'_> {
+    /// Runs what is missing of it.
+    pub fn run(&self, progress: &Progress) -> Result<()> {
+        let Self { experiment, means, .. } = self;
+        keep(self.directory, EXPERIMENT, self.text)?;
+        // Servers look for their files elsewhere.
+        let directory = self.directory.canonicalize()?;
+        let directory = directory.as_path();
+        let has_namespaces = has_namespaces(means);
+        if !has_namespaces {
+            let why =
+                if means.loopback { "--loopback" } else { "only root may make network namespaces, by ip(8)" };
+            progress.remark(&format!("on the loopback interface: {why}"));
+        }
+        let (machine, environment) = environment(experiment, means, has_namespaces)?;
+        let mut journal = Journal::open(&directory.join(JOURNAL), &environment["settings"])?;
+        fs::write(directory.join(ENVIRONMENT), serde_json::to_string_pretty(&environment)?)?;
+        journal.begin_session(&Session { command: means.command.clone(), machine })?;
+        // Connections of idle clients are held here.
+        sys::process::raise_descriptor_limit()?;
+        let _janitor = Janitor::employ()?;
+        let scratch = tempfile::Builder::new().prefix(&janitor::prefix(std::process::id())).tempdir()?;
+        let site = Site {
+            means: (*means).clone(),
+            has_namespaces,
+            sysctls: experiment.sysctls.clone(),
+            scratch: scratch.path().to_owned(),
+        };
+        let workshop = Workshop { experiment, site, directory, progress };
+        workshop.run(&mut journal)?;
+        progress.end();
+        drop(journal);
+        hash(directory)
+    }
+}
+
+/// Whether the file of that name in the directory says the same, if there is one.
+fn is_its(directory: &Path, name: &str, text: &str) -> Result<()> {
+    ensure!(directory.is_dir() || !directory.exists(), "{} is no directory", directory.display());
+    let path = directory.join(name);
+    if let Ok(there) = fs::read_to_string(&path) {
+        ensure!(there == text, "{} is another experiment: name another directory", path.display());
+    }
+    Ok(())
 }
 
 /// A file of the directory that stays as it is.
 fn keep(directory: &Path, name: &str, text: &str) -> Result<()> {
     let path = directory.join(name);
     fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
-    if let Ok(there) = fs::read_to_string(&path) {
-        ensure!(there == text, "{} is another experiment: name another directory", path.display());
-    }
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 

@@ -246,6 +246,19 @@ impl Options {
     }
 }
 
+/// Whether an option is one that a run of `sluicelab load` may have.
+///
+/// # Errors
+/// Why not, in a line.
+pub(super) fn check_option(option: &str) -> Result<(), String> {
+    let command = Options::augment_args(clap::Command::new("load"));
+    let typed = command.try_get_matches_from(["load", "--target=http://127.0.0.1", option]);
+    typed.map(drop).map_err(|error| {
+        let said = error.to_string();
+        said.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+    })
+}
+
 /// Plays it, reports, and says whether it is a measurement, and its figures are valid.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let log = options.requests.sessions(&options.target, options.is_closed())?;

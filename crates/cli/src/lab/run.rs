@@ -3,9 +3,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use lab::description::expected::expected;
 use lab::description::experiment::Experiment;
 use lab::programs::interrupt;
 use lab::progress::Progress;
@@ -15,7 +17,7 @@ use lab::report::results::{self, Results};
 use lab::report::summary;
 use lab::run;
 
-use super::{BadInput, means};
+use super::{BadInput, load, means};
 use crate::console::print;
 
 /// `sluicelab run`.
@@ -33,7 +35,7 @@ pub(crate) struct Options {
     /// Go on with what is missing in a directory of results
     #[arg(long, value_name = "DIR", conflicts_with_all = ["experiment", "out"])]
     resume: Option<PathBuf>,
-    /// Only check the experiment's file
+    /// Only check the experiment's file and the files that it names, and say how long it takes
     #[arg(long, conflicts_with = "resume")]
     check: bool,
     #[command(flatten)]
@@ -59,11 +61,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     };
     let experiment = Experiment::read(&path).map_err(BadInput)?;
     if options.check {
+        experiment.check_files().map_err(|error| BadInput(format!("{}: {error}", path.display())))?;
+        check_clients(&experiment)?;
         print(&format!(
-            "{}: {} points, {} rounds\n",
+            "{}: {} points, {} rounds, {} if no trial has to be repeated\n",
             path.display(),
             experiment.points.len(),
-            experiment.rounds
+            experiment.rounds,
+            about(expected(&experiment))
         ))?;
         if let Some(why) = experiment.too_few_rounds() {
             print(&format!("{why}\n"))?;
@@ -80,13 +85,27 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 /// Runs it, and says what came of it, and beforehand if nothing can.
 pub(super) fn carry_out(text: &str, directory: &Path, means: &means::Where) -> Result<()> {
     let means = means.means()?;
-    if let Some(why) = Experiment::parse(text).map_err(BadInput)?.too_few_rounds() {
+    let checked = run::check(text, directory, &means)?;
+    check_clients(&checked.experiment)?;
+    if let Some(why) = checked.experiment.too_few_rounds() {
         super::tell(&why);
     }
     interrupt::catch()?;
     super::tell_of_others();
-    run::run(text, directory, &means, &Progress::new())?;
+    checked.run(&Progress::new())?;
     tell(directory)
+}
+
+/// Whether options for clients are such as `sluicelab load` takes.
+fn check_clients(experiment: &Experiment) -> Result<(), BadInput> {
+    for point in &experiment.points {
+        for option in &point.setting.clients {
+            // Networks are those of a trial.
+            load::check_option(&option.replace("{networks}", "127.78"))
+                .map_err(|why| BadInput(format!("{:?}: clients: {option:?}: {why}", point.name)))?;
+        }
+    }
+    Ok(())
 }
 
 /// The report's address comes last.
@@ -108,6 +127,17 @@ pub(crate) fn report(options: &Report) -> Result<ExitCode> {
         tell(&options.directory)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A time as people say it: "about 4 minutes".
+fn about(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (number, unit) = match seconds {
+        0..100 => (seconds.max(1), "second"),
+        100..6_000 => ((seconds + 30) / 60, "minute"),
+        _ => ((seconds + 1_800) / 3_600, "hour"),
+    };
+    format!("about {number} {unit}{}", if number == 1 { "" } else { "s" })
 }
 
 /// A directory that is not there yet.

@@ -15,6 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use toml::Table;
 
 use crate::description::finding::{Finding, Relation};
+use crate::description::keys;
 use crate::description::lengths::Lengths;
 use crate::description::load::Load;
 use crate::description::quantity::Quantity;
@@ -426,17 +427,26 @@ impl Experiment {
     /// # Errors
     /// What is wrong with it, and where.
     pub fn parse(text: &str) -> Result<Self, String> {
+        keys::check(text)?;
         let written: Written = toml::from_str(text).map_err(|error| error.to_string())?;
-        WrittenSetting::of(written.usual.clone())?;
+        let with_line = |error: String| match keys::line_of(text, None, &error) {
+            Some(line) => format!("line {line}: {error}"),
+            None => error,
+        };
+        WrittenSetting::of(written.usual.clone()).map_err(with_line)?;
         let mut points = Vec::new();
         for (number, point) in written.points.into_iter().enumerate() {
             let of = point.points(&written.servers, &written.usual);
-            points.extend(of.map_err(|error| format!("points[{number}]: {error}"))?);
+            let placed = |error: String| match keys::line_of(text, Some(number), &error) {
+                Some(line) => format!("line {line}: points[{number}]: {error}"),
+                None => format!("points[{number}]: {error}"),
+            };
+            points.extend(of.map_err(placed)?);
         }
         let this = Self {
             title: written.title,
             about: written.about,
-            rounds: within("rounds", written.rounds.unwrap_or(10), 1, MOST_ROUNDS)?,
+            rounds: written.rounds.unwrap_or(10),
             seed: written.seed.unwrap_or(1),
             margin: written.margin.unwrap_or(0.02),
             again: written.again.unwrap_or(true),
@@ -449,7 +459,7 @@ impl Experiment {
             judge: written.judge,
             findings: written.findings,
         };
-        this.check()?;
+        this.check().map_err(with_line)?;
         Ok(this)
     }
 
@@ -457,6 +467,7 @@ impl Experiment {
         if self.points.is_empty() {
             return Err("it has no points ([[points]] with a workload and a load)".to_owned());
         }
+        within("rounds", self.rounds, 1, MOST_ROUNDS)?;
         if !(0.0..0.5).contains(&self.margin) {
             return Err(format!("margin: {} is not allowed; allowed: 0 to 0.5 (a part of one)", self.margin));
         }
@@ -503,6 +514,16 @@ impl Experiment {
                     point.name, ceiling.name, point.setting.workload
                 ));
             }
+            let is_answered = point.setting.application.is_some()
+                || point.servers.iter().any(|server| server.kind == Kind::Command);
+            if point.setting.workload.asks_for_no_file() && !is_answered {
+                return Err(format!(
+                    "{:?}: an application answers what {} asks for, and there is none; allowed with it: a \
+                     key such as application = 'c: experiments/applications/constant.c' in an experiment's \
+                     file",
+                    point.name, point.setting.workload
+                ));
+            }
             let cannot = |server: &&Spec| !servers::can_hand_on(server);
             if let (Some(_), Some(server)) = (&point.setting.application, point.servers.iter().find(cannot)) {
                 let why = servers::CANNOT_HAND_ON;
@@ -518,6 +539,17 @@ impl Experiment {
         }
         for finding in &self.findings {
             self.check_finding(finding).map_err(|error| format!("findings: {error}"))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the files are there that it names, but for programs: these are the machine's.
+    ///
+    /// # Errors
+    /// Which is not, and where.
+    pub fn check_files(&self) -> Result<(), String> {
+        for PointSpec { name, setting, .. } in &self.points {
+            setting.workload.check_files().map_err(|error| format!("{name:?}: workload: {error}"))?;
         }
         Ok(())
     }

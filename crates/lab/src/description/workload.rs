@@ -4,13 +4,16 @@
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::str::FromStr;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use workload::wsesslog;
 
-use crate::programs::child::output;
+use crate::description::kinds::{Kind, MINE};
+use crate::programs::interrupt;
+use crate::servers::spec::words;
 
 /// A workload as it is typed: `one-packet`, `specweb99: directories=78 sessions=50000`, `one-packet:
 /// idle=4000`, `support-modified: replaced=0.4`, `mine: root=./public sessions=./log`.
@@ -31,116 +34,46 @@ pub struct Workload {
     own: Option<(PathBuf, PathBuf)>,
 }
 
-/// What there is, made by `sluicelab`.
-#[derive(Debug)]
-struct Kind {
-    /// As it is typed.
-    name: &'static str,
-    /// What `sluicelab fileset` knows its files by.
-    files: &'static str,
-    /// What `sluicelab sessions` knows its sessions by.
-    sessions: &'static str,
-    /// Whether there are directories of files.
-    has_directories: bool,
-    /// Whether sessions are drawn, as many as one likes.
-    is_drawn: bool,
-    /// Options of `sluicelab sessions` that it may have, and what is allowed for each.
-    options: &'static [(&'static str, Allowed)],
-}
-
-/// Whether a value is one that an option may have.
-type Allowed = fn(&str) -> bool;
-
-const PART: Allowed = |value| value.parse().is_ok_and(|part: f64| (0.0..=1.0).contains(&part));
-const SIZE: Allowed = |value| units::parse_size(value).is_ok();
-const COUNT: Allowed = |value| value.parse().is_ok_and(|count: u32| count > 0);
-const TIME: Allowed = |value| units::parse_time(value).is_ok();
-const YES: Allowed = |value| value == "yes";
-
-const OF_REPLIES: &[(&str, Allowed)] = &[("bytes", SIZE), ("calls", COUNT), ("length", YES)];
-
-const CALLS: &[(&str, Allowed)] = &[("calls", COUNT)];
-
-const KINDS: [Kind; 8] = [
-    Kind { options: CALLS, ..Kind::plain("one-packet") },
-    Kind { options: CALLS, ..Kind::plain("single") },
-    Kind { options: &[("bytes", SIZE), ("calls", COUNT)], ..Kind::plain("fixed") },
-    Kind { has_directories: true, is_drawn: true, options: &[("dynamic", PART)], ..Kind::plain("specweb99") },
-    Kind { has_directories: true, is_drawn: true, options: &[("think", TIME)], ..Kind::plain("support") },
-    Kind {
-        name: "support-modified",
-        has_directories: true,
-        is_drawn: true,
-        options: &[("replaced", PART), ("think", TIME)],
-        ..Kind::plain("support")
-    },
-    Kind { is_drawn: true, options: OF_REPLIES, ..Kind::plain("dynamic-fixed") },
-    Kind { files: "dynamic-fixed", options: OF_REPLIES, ..Kind::plain("constant") },
-];
-
-const ALLOWED: &str = "allowed: one-packet and single with calls=N, fixed with bytes=SIZE and calls=N, \
-    specweb99 with dynamic=PART (0 to 1), support with think=TIME, support-modified with replaced=PART \
-    besides, dynamic-fixed and constant with bytes=SIZE, calls=N and length=yes, or mine: root=DIR \
-    sessions=FILE; with directories=N (specweb99, support, support-modified), sessions=N and idle=N";
-
-impl Kind {
-    const fn plain(name: &'static str) -> Self {
-        Self { name, files: name, sessions: name, has_directories: false, is_drawn: false, options: &[] }
-    }
-
-    fn of(name: &str) -> Option<&'static Self> {
-        KINDS.iter().find(|kind| kind.name == name)
-    }
-}
-
 impl FromStr for Workload {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (kind, settings) = text.split_once(':').unwrap_or((text, ""));
-        let kind = kind.trim();
-        let mut this = Self {
-            kind: kind.to_owned(),
-            directories: 10,
-            sessions: 20_000,
-            idle: 0,
-            options: Vec::new(),
-            own: None,
-        };
-        let known = Kind::of(kind);
-        let option = |key: &str| {
-            let options = known.map_or(&[] as &[_], |kind| kind.options);
-            options.iter().find(|option| option.0 == key).map(|option| option.1)
-        };
-        let (mut root, mut log) = (None, None);
-        for word in settings.split_whitespace() {
-            let (key, value) = word.split_once('=').unwrap_or((word, ""));
-            let number = || {
-                value
-                    .parse::<u32>()
-                    .map_err(|_| format!("{word:?} in workload {text:?}: {key} is a number; {ALLOWED}"))
+        let kind = Kind::named(kind.trim())?;
+        let refused = |what: String| Err(format!("workload {text:?}: {what}"));
+        let mut said: Vec<(&str, String)> = Vec::new();
+        for word in words(settings) {
+            let (name, value) = word.split_once('=').unwrap_or((&word, ""));
+            let value = value.trim_matches('"');
+            let key = match kind.key(name) {
+                Ok(key) => key,
+                Err(what) => return refused(what),
             };
-            match key {
-                "directories" if known.is_some_and(|kind| kind.has_directories) => {
-                    this.directories = number()?;
-                }
-                "idle" => this.idle = number()?,
-                "root" if kind == "mine" => root = Some(PathBuf::from(value)),
-                "sessions" if kind == "mine" => log = Some(PathBuf::from(value)),
-                "sessions" => this.sessions = number()?,
-                _ if option(key).is_some_and(|is_allowed| is_allowed(value)) => {
-                    this.options.push(word.to_owned());
-                }
-                _ => return Err(format!("{word:?} in workload {text:?}; {ALLOWED}")),
+            if !(key.is_allowed)(value) {
+                return refused(format!("{name}={value} is not allowed; allowed: {}", key.values));
             }
+            if said.iter().any(|(other, _)| *other == name) {
+                return refused(format!("{name} is set twice"));
+            }
+            said.push((key.name, value.to_owned()));
         }
-        if kind == "mine" {
-            this.own = root.zip(log);
+        let value = |name: &str| said.iter().find(|(other, _)| *other == name).map(|(_, value)| value);
+        if let Some(missing) = kind.required.iter().find(|name| value(name).is_none()) {
+            return refused(format!("{} needs {missing}; allowed: {}", kind.name, kind.allowed()));
         }
-        if this.own.is_none() && known.is_none() {
-            return Err(format!("{text:?} is no workload; {ALLOWED}"));
-        }
-        Ok(this)
+        let number = |name: &str, usual| value(name).and_then(|value| value.parse().ok()).unwrap_or(usual);
+        let is_mine = kind.name == MINE;
+        let path = |name: &str| value(name).filter(|_| is_mine).map(PathBuf::from);
+        let is_option = |name: &str| !["directories", "idle", "root", "sessions"].contains(&name);
+        let options = said.iter().filter(|(name, _)| is_option(name));
+        Ok(Self {
+            kind: kind.name.to_owned(),
+            directories: number("directories", 10),
+            sessions: number("sessions", 20_000),
+            idle: number("idle", 0),
+            options: options.map(|(name, value)| format!("{name}={value}")).collect(),
+            own: path("root").zip(path("sessions")),
+        })
     }
 }
 
@@ -204,6 +137,24 @@ impl Workload {
         pairs.into_iter().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
+    /// Whether the files are there that somebody has made.
+    ///
+    /// # Errors
+    /// Which is not, or what is wrong with it.
+    pub(crate) fn check_files(&self) -> Result<(), String> {
+        let Some((root, sessions)) = &self.own else { return Ok(()) };
+        if !root.is_dir() {
+            return Err(format!("root={}: there is no such directory", root.display()));
+        }
+        let name = sessions.display();
+        let text = fs::read(sessions).map_err(|error| format!("sessions={name}: {error}"))?;
+        let log = wsesslog::parse(&text).map_err(|mistake| format!("sessions={name}: {mistake}"))?;
+        if log.is_empty() {
+            return Err(format!("sessions={name}: there is no session in it"));
+        }
+        Ok(())
+    }
+
     /// Makes what is missing of it in `data`, where such things are kept.
     pub(crate) fn prepare(&self, sluicelab: &Path, data: &Path) -> Result<Prepared> {
         let Self { kind, directories, sessions, options, own, .. } = self;
@@ -211,9 +162,10 @@ impl Workload {
             let there = |path: &Path| path.canonicalize().with_context(|| format!("no {}", path.display()));
             return Ok(Prepared { root: there(root)?, sessions: there(sessions)? });
         }
-        let known = Kind::of(kind).with_context(|| format!("{kind:?} is no workload; {ALLOWED}"))?;
+        let known = Kind::named(kind).map_err(anyhow::Error::msg)?;
+        let has_directories = known.has("directories");
         let numbered = |kind: &str| {
-            if known.has_directories { format!("{kind}-{directories}") } else { kind.to_owned() }
+            if has_directories { format!("{kind}-{directories}") } else { kind.to_owned() }
         };
         // A set of that file alone: sizes are anybody's choice.
         let size = self.option("bytes").filter(|_| known.name == "fixed");
@@ -229,20 +181,31 @@ impl Workload {
         let mut draw = Command::new(sluicelab);
         draw.args(["sessions", known.sessions, "--fileset"]).arg(&root).arg("--out").arg(&file);
         draw.args(options.iter().map(|option| format!("--{option}")));
-        if known.has_directories {
+        if has_directories {
             fileset.arg(format!("--directories={directories}"));
         }
         fileset.args(size.map(|size| format!("--bytes={size}")));
-        if known.is_drawn {
+        if known.has("sessions") {
             draw.arg(format!("--count={sessions}"));
         }
-        output(&mut fileset, "")?;
+        made("files", self, &mut fileset)?;
         if !file.is_file() {
-            output(&mut draw, "")?;
+            made("sessions", self, &mut draw)?;
         }
         // Servers and generators are started from elsewhere.
         Ok(Prepared { root: root.canonicalize()?, sessions: file.canonicalize()? })
     }
+}
+
+/// Has `sluicelab` make something for a workload. What it says of a failure is told, not how it was called.
+fn made(what: &str, workload: &Workload, command: &mut Command) -> Result<()> {
+    interrupt::check()?;
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("cannot run {}", command.get_program().display()))?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    let why = told.lines().map(|line| line.trim_start_matches("sluicelab: ")).collect::<Vec<_>>();
+    ensure!(output.status.success(), "cannot make {what} for {workload}: {}", why.join("\n"));
+    Ok(())
 }
 
 #[cfg(test)]
@@ -266,20 +229,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_workload_is_refused() {
-        for text in [
-            "specweb",
-            "mine: root=/srv",
-            "one-packet: directories=3",
-            "specweb99: directories=x",
-            "specweb99: dynamic=2",
-            "support: replaced=0.2",
-            "constant: bytes=many",
-            "dynamic-fixed: length=no",
-            "",
+    fn what_is_refused_is_told_of_the_workload_that_was_named() {
+        for (text, expected) in [
+            ("spec", "\"spec\" is no workload; allowed: one-packet, single, fixed, specweb99, "),
+            ("specweb9", "\"specweb9\" is no workload (is it specweb99?); allowed: one-packet, "),
+            ("mine: root=/srv", "mine needs sessions; allowed: root= (a directory), sessions= (a file"),
+            ("one-packet: directories=3", "\"directories\" is no setting of one-packet; allowed: calls= ("),
+            ("fixed: byte=3", "\"byte\" is no setting of fixed (is it bytes?); allowed: bytes= (a size"),
+            ("specweb99: directories=x", "directories=x is not allowed; allowed: 1 to 1000000"),
+            ("specweb99: directories=0", "directories=0 is not allowed; allowed: 1 to 1000000"),
+            ("specweb99: sessions=", "sessions= is not allowed; allowed: 1 to 10000000"),
+            ("specweb99: dynamic=2", "dynamic=2 is not allowed; allowed: 0 to 1"),
+            ("support: replaced=0.2", "\"replaced\" is no setting of support; allowed: directories= ("),
+            ("constant: calls=3", "constant needs bytes; allowed: bytes= (32KiB, 64KiB"),
+            ("constant: bytes=33KiB", "bytes=33KiB is not allowed; allowed: 32KiB, 64KiB"),
+            ("dynamic-fixed: bytes=32KiB length=maybe", "length=maybe is not allowed; allowed: yes, no"),
+            ("fixed: calls=1 calls=2", "calls is set twice"),
+            ("", "\"\" is no workload; allowed: one-packet"),
         ] {
             let error = text.parse::<Workload>().unwrap_err();
-            assert!(error.contains("allowed: one-packet"), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
+            let kind = text.split(':').next().unwrap_or_default();
+            let named = error.starts_with(&format!("workload {text:?}: ")) || !text.contains(':');
+            assert!(named && (kind != "fixed" || !error.contains("specweb99")), "{text}: {error}");
         }
     }
 }

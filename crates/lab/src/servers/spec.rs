@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
+use crate::near::meant;
+
 /// A server with a name and its settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Spec {
@@ -90,7 +92,10 @@ impl FromStr for Spec {
                     "{what:?} is no server that the lab knows, and as a command it lacks {{port}}; {ALLOWED}"
                 ));
             }
-            (None, None) => return Err(format!("{word:?} is no server{}; {ALLOWED}", meant(word))),
+            (None, None) => {
+                let near = meant(word, KNOWN.map(|(name, _)| name));
+                return Err(format!("{word:?} is no server{near}; {ALLOWED}"));
+            }
         };
         if let Some(word) = settings.iter().find(|word| kind != Kind::Command && !word.contains('=')) {
             return Err(format!("the setting {word:?} has no equals sign; {ALLOWED}"));
@@ -113,12 +118,6 @@ pub(crate) fn words(text: &str) -> Vec<String> {
         letter.is_whitespace() && !is_quoted
     };
     text.split(ends).filter(|word| !word.is_empty()).map(str::to_owned).collect()
-}
-
-fn meant(word: &str) -> String {
-    let near = KNOWN.iter().map(|(known, _)| (strsim::damerau_levenshtein(word, known), known)).min();
-    near.filter(|(distance, _)| *distance <= 2)
-        .map_or_else(String::new, |(_, known)| format!(" (is it {known}?)"))
 }
 
 impl<'de> Deserialize<'de> for Spec {

@@ -88,7 +88,8 @@ impl Search {
         if !self.is_exhaustive {
             self.candidates()?;
         }
-        Ok(())
+        let experiment = self.experiment(&[vec![0; self.dimensions.len()]], 1)?;
+        experiment.check_files().map_err(anyhow::Error::msg)
     }
 
     /// Runs what is missing of it, in `directory`.

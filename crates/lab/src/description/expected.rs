@@ -1,0 +1,88 @@
+//! How long an experiment takes, about: what `run --check` says.
+
+use std::time::Duration;
+
+use crate::description::experiment::{Experiment, Order, PointSpec};
+use crate::description::lengths::Lengths;
+use crate::description::load::Load;
+use crate::unique::unique;
+
+/// Starting a server and its clients, and ending them.
+const AROUND: Duration = Duration::from_millis(600);
+
+/// Comparing a server's replies with their files.
+const VERIFYING: Duration = Duration::from_millis(1_600);
+
+/// Rounds that say what multiples mean.
+const CALIBRATING_ROUNDS: u32 = 3;
+
+/// Rates that a search for the highest tries.
+const PROBES: u32 = 12;
+
+/// How long all of it takes if no trial has to be repeated, without making files and sessions.
+pub fn expected(experiment: &Experiment) -> Duration {
+    let Experiment { points, rounds, again, settling, profile, system_calls, judge, .. } = experiment;
+    let mut sum = Duration::ZERO;
+    let cases = |point: &PointSpec| point.servers.len() as u32;
+    for point in points {
+        let servers = cases(point) + u32::from(*again);
+        sum += round(point, servers) * *rounds;
+        if let Load::Times(_) = point.setting.load {
+            sum += (trial(point.setting.lengths, 1) + AROUND) * CALIBRATING_ROUNDS;
+        }
+        for look in [profile, system_calls].into_iter().flatten() {
+            sum += (point.setting.lengths.warm_up + *look + AROUND) * cases(point);
+        }
+        if let Some(judge) = judge {
+            sum += round(point, 3) * judge.rounds;
+        }
+    }
+    let verified = unique(
+        points
+            .iter()
+            .flat_map(|point| point.servers.iter().map(move |server| (server, &point.setting.workload))),
+    );
+    sum += (VERIFYING + AROUND) * verified.len() as u32;
+    if !settling.is_zero() {
+        sum += (*settling + AROUND) * experiment.servers().len() as u32;
+    }
+    sum
+}
+
+/// One round of a point with so many servers.
+fn round(point: &PointSpec, servers: u32) -> Duration {
+    let lengths = point.setting.lengths;
+    let probes = if matches!(point.setting.load, Load::Most(_)) { PROBES } else { 1 };
+    match point.setting.order {
+        Order::Interleaved => (trial(lengths, lengths.slices) * probes + AROUND) * servers,
+        Order::InTurn => (trial(lengths, 1) * probes + AROUND) * servers,
+        Order::Abreast => {
+            // Of three each, the first in all of them.
+            let heats = servers.saturating_sub(1).div_ceil(2).max(1);
+            (trial(lengths, 1) * probes + AROUND) * heats
+        }
+    }
+}
+
+/// Asking a server once, in so many slices: the first is preceded by the whole warm-up, others by a part.
+fn trial(lengths: Lengths, slices: u32) -> Duration {
+    lengths.measured + lengths.warm_up + lengths.warm_up * (slices - 1) / slices
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_the_sum_of_all_that_is_measured() {
+        let text = "title = 't'\nservers = ['nginx', 'sluice']\nrounds = 10\nwarm_up = '1 s'\n\
+                    measured = '4 s'\nslices = 4\nsettling = '25 s'\n[[points]]\nworkload = 'single'\n\
+                    load = '64 sessions'";
+        let of = |text: &str| expected(&Experiment::parse(text).unwrap()).as_millis();
+        // Three servers for 5.75 s each; two are verified, and watched.
+        assert_eq!(of(text), 10 * 3 * 6_350 + 2 * 2_200 + 2 * 25_600);
+        let alone = text.replace("settling = '25 s'", "again = false\norder = 'in-turn'");
+        assert_eq!(of(&alone), 10 * 2 * 5_600 + 2 * 2_200);
+        assert_eq!(of(&alone.replace("64 sessions", "2x")) - of(&alone), 3 * 5_600);
+    }
+}

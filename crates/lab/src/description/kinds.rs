@@ -1,0 +1,123 @@
+//! Which workloads there are, and what may be set of each.
+
+use workload::dynamic::SIZES;
+
+use crate::near::meant;
+
+/// A kind of workload.
+#[derive(Debug)]
+pub(super) struct Kind {
+    /// As it is typed.
+    pub(super) name: &'static str,
+    /// What `sluicelab fileset` knows its files by.
+    pub(super) files: &'static str,
+    /// What `sluicelab sessions` knows its sessions by.
+    pub(super) sessions: &'static str,
+    /// What may be set, besides [`IDLE`].
+    keys: &'static [Key],
+    /// What must be.
+    pub(super) required: &'static [&'static str],
+}
+
+/// What can be set of a workload.
+#[derive(Debug)]
+pub(super) struct Key {
+    pub(super) name: &'static str,
+    /// What its values are, as an error says it.
+    pub(super) values: &'static str,
+    pub(super) is_allowed: fn(&str) -> bool,
+}
+
+const fn key(name: &'static str, values: &'static str, is_allowed: fn(&str) -> bool) -> Key {
+    Key { name, values, is_allowed }
+}
+
+fn is_count(value: &str, least: u64, most: u64) -> bool {
+    units::parse_number(value).is_some_and(|count| (least..=most).contains(&count))
+}
+
+fn is_part(value: &str) -> bool {
+    value.parse().is_ok_and(|part: f64| (0.0..=1.0).contains(&part))
+}
+
+// The ranges are those of `sluicelab fileset` and `sluicelab sessions`.
+const DIRECTORIES: Key = key("directories", "1 to 1000000", |value| is_count(value, 1, 1_000_000));
+const SESSIONS: Key = key("sessions", "1 to 10000000", |value| is_count(value, 1, 10_000_000));
+const CALLS: Key = key("calls", "1 to 10000", |value| is_count(value, 1, 10_000));
+const ANY_SIZE: Key = key("bytes", "a size such as 10KiB, up to 1GiB", |value| {
+    units::parse_size(value).is_ok_and(|bytes| (1..=1 << 30).contains(&bytes))
+});
+const A_SIZE: Key = key("bytes", "32KiB, 64KiB, 128KiB, 256KiB, 512KiB, 1MiB, 2MiB, 4MiB", |value| {
+    units::parse_size(value).is_ok_and(|bytes| SIZES.contains(&bytes))
+});
+const LENGTH: Key = key("length", "yes, no", |value| ["yes", "no"].contains(&value));
+const DYNAMIC: Key = key("dynamic", "0 to 1", is_part);
+const REPLACED: Key = key("replaced", "0 to 1", is_part);
+const THINK: Key = key("think", "a time such as 5s", |value| units::parse_time(value).is_ok());
+const ROOT: Key = key("root", "a directory", |value| !value.is_empty());
+const FILE: Key = key("sessions", "a file of sessions", |value| !value.is_empty());
+
+/// How many other clients are connected: as many as servers are told to have room for.
+const IDLE: Key = key("idle", "0 to 20000", |value| is_count(value, 0, 20_000));
+
+/// Somebody's own files and sessions.
+pub(super) const MINE: &str = "mine";
+
+const KINDS: [Kind; 9] = [
+    Kind { keys: &[CALLS], ..Kind::plain("one-packet") },
+    Kind { keys: &[CALLS], ..Kind::plain("single") },
+    Kind { keys: &[ANY_SIZE, CALLS], ..Kind::plain("fixed") },
+    Kind { keys: &[DIRECTORIES, SESSIONS, DYNAMIC], ..Kind::plain("specweb99") },
+    Kind { keys: &[DIRECTORIES, SESSIONS, THINK], ..Kind::plain("support") },
+    Kind {
+        name: "support-modified",
+        keys: &[DIRECTORIES, SESSIONS, REPLACED, THINK],
+        ..Kind::plain("support")
+    },
+    Kind { keys: &[A_SIZE, CALLS, LENGTH, SESSIONS], required: &["bytes"], ..Kind::plain("dynamic-fixed") },
+    Kind {
+        name: "constant",
+        files: "dynamic-fixed",
+        keys: &[A_SIZE, CALLS, LENGTH],
+        required: &["bytes"],
+        ..Kind::plain("constant")
+    },
+    Kind { keys: &[ROOT, FILE], required: &["root", "sessions"], ..Kind::plain(MINE) },
+];
+
+impl Kind {
+    const fn plain(name: &'static str) -> Self {
+        Self { name, files: name, sessions: name, keys: &[], required: &[] }
+    }
+
+    /// The kind of that name.
+    pub(super) fn named(name: &str) -> Result<&'static Self, String> {
+        KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
+            let names = KINDS.each_ref().map(|kind| kind.name);
+            format!("{name:?} is no workload{}; allowed: {}", meant(name, names), names.join(", "))
+        })
+    }
+
+    /// What may be set of it.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &'static Key> {
+        self.keys.iter().chain([&IDLE])
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.keys().any(|other| other.name == key)
+    }
+
+    /// What of that name may be set.
+    pub(super) fn key(&self, name: &str) -> Result<&'static Key, String> {
+        self.keys().find(|key| key.name == name).ok_or_else(|| {
+            let near = meant(name, self.keys().map(|key| key.name));
+            format!("{name:?} is no setting of {}{near}; allowed: {}", self.name, self.allowed())
+        })
+    }
+
+    /// All that may be set, with the values that each may have.
+    pub(super) fn allowed(&self) -> String {
+        let keys: Vec<String> = self.keys().map(|key| format!("{}= ({})", key.name, key.values)).collect();
+        keys.join(", ")
+    }
+}

@@ -208,7 +208,7 @@ fn judging_siblings_comes_to_an_end() {
 #[test]
 fn a_link_that_is_redirected_is_listed_without_the_size_of_what_is_refused() {
     let mut site = tree();
-    site.write("z/x.txt", &"x".repeat(1000));
+    site.write("z/x.txt", "x".repeat(1000));
     let refused = [("/z/link", Deed::Redirect), ("/z/x.txt", Deed::Refuse)];
     site.reconfigure(|files| files.routes = refused.map(|(path, deed)| rule(path, deed)).to_vec());
     assert_eq!(outcome(&mut site, "/z/link"), (302, false));

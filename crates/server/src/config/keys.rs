@@ -15,8 +15,8 @@ use super::settings::{
     Architecture, Coalesce, CopiesBy, Events, LogFormat, LogLevel, Sends, Stages, Wake, WhenBehind,
 };
 use super::values::{
-    accept_limit, account, address, addresses, count, cpus, error_log, flag, host, mode, one_of, path, size,
-    time, trusted_proxy, unless_off, up_to,
+    accept_limit, account, address, addresses, count, cpus, flag, host, mode, one_of, path, size, time,
+    trusted_proxy, unless_off, up_to,
 };
 
 /// The keys that are options of the command line, in the order in which people should read of them.
@@ -224,7 +224,7 @@ pub(super) const KEYS: &[Key] = &[
         name: "access_log",
         value: "FILE|-|terminal|off",
         help: "Log requests to a file, to standard output (-), to the terminal if it is one (terminal), or \
-               not at all (off)",
+               not at all (off, none)",
         setting: |s| logs::common(&mut s.access_log),
         ..Key::under("Logs and status")
     },
@@ -249,7 +249,7 @@ pub(super) const KEYS: &[Key] = &[
         name: "error_log",
         value: "FILE|stderr",
         help: "Report errors to a file or to stderr",
-        setting: |s| one(&mut s.error_log, error_log()),
+        setting: |s| one(&mut s.error_log, logs::errors()),
         ..Key::under("Logs and status")
     },
     Key {

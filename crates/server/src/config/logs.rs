@@ -1,21 +1,21 @@
-//! The keys of access logs: the common one, and those that sites have of their own.
+//! The keys of logs: the common access log, those that sites have of their own, and the error log.
 
 use super::key::{Field, one};
-use super::settings::{AccessLogSettings, LogFormat, LogTarget, WhenBehind};
-use super::typed::Item;
+use super::settings::{AccessLogSettings, ErrorLog, LogFormat, LogTarget, WhenBehind};
+use super::typed::{Item, Value};
 use super::values::{Kind, one_of, quoted, quoted_path, text, unless_off};
 
 /// Where the common log goes.
 pub(super) fn common(log: &mut Option<AccessLogSettings>) -> Field<'_> {
-    one(log, unless_off(target()))
+    one(log, unless_none(target()))
 }
 
 /// Where a site's goes, which begins as the common one.
 pub(super) fn of_site(log: &mut Option<AccessLogSettings>) -> Field<'_> {
     let before = log.clone();
-    let written = one(log, unless_off(target())).written;
+    let written = one(log, unless_none(target())).written;
     let read = move |item: &Item| {
-        one(log, unless_off(target())).set(item)?;
+        one(log, unless_none(target())).set(item)?;
         // What is said of lines for a terminal is not meant for others.
         let is_like = |before: &&AccessLogSettings| before.target != LogTarget::Terminal;
         if let (Some(own), Some(before)) = (log.as_mut(), before.as_ref().filter(is_like))
@@ -49,6 +49,73 @@ pub(super) fn when_full(log: &mut Option<AccessLogSettings>) -> Field<'_> {
     }
 }
 
+/// `none` is the word of other servers for `off`.
+fn unless_none(target: Kind<AccessLogSettings>) -> Kind<Option<AccessLogSettings>> {
+    let Kind { write, read } = unless_off(target);
+    Kind::new(write, move |item| match &item.value {
+        Value::Text(text) if text == "none" => Ok(None),
+        _ => read(item),
+    })
+}
+
+/// Where errors are reported.
+pub(super) fn errors() -> Kind<ErrorLog> {
+    let write = |log: &ErrorLog| match log {
+        ErrorLog::Stderr => quoted("stderr"),
+        ErrorLog::File(file) => quoted_path(file),
+    };
+    Kind::new(write, |item| match text(item)?.as_str() {
+        "stderr" => Ok(ErrorLog::Stderr),
+        word => {
+            let hint = match Foreign::of(word) {
+                None => return item.absolute(word).map(ErrorLog::File),
+                Some(Foreign::Off) => {
+                    "errors are always reported; log_level = \"error\" reports the fewest, and the file \
+                     /dev/null none"
+                }
+                Some(Foreign::On | Foreign::Stderr) => "allowed: \"stderr\", or a file",
+                Some(Foreign::Stdout) => {
+                    "allowed: \"stderr\", or a file; for standard output name the file /dev/stdout"
+                }
+                Some(Foreign::Syslog) => NO_SYSLOG,
+            };
+            Err(hint_at(hint, word))
+        }
+    })
+}
+
+const NO_SYSLOG: &str = "syslog is not spoken; log to standard output or standard error, and have systemd or \
+                         logger(1) pass it on";
+
+fn hint_at(hint: &str, word: &str) -> String {
+    format!("{hint}; a file of that name is \"./{word}\"")
+}
+
+/// Words that other servers have in the place of a file. Whoever writes one means no file of that name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Foreign {
+    Off,
+    On,
+    Stdout,
+    Stderr,
+    Syslog,
+}
+
+impl Foreign {
+    fn of(word: &str) -> Option<Self> {
+        let word = word.to_ascii_lowercase();
+        Some(match word.as_str() {
+            "" | "off" | "none" | "no" | "false" | "null" | "disabled" | "discard" => Self::Off,
+            "on" | "yes" | "true" | "default" | "enabled" => Self::On,
+            "-" | "stdout" => Self::Stdout,
+            "stderr" => Self::Stderr,
+            "syslog" | "journal" | "journald" => Self::Syslog,
+            _ if word.starts_with("syslog:") => Self::Syslog,
+            _ => return None,
+        })
+    }
+}
+
 /// Where requests are logged; the format follows from it.
 fn target() -> Kind<AccessLogSettings> {
     let write = |log: &AccessLogSettings| match &log.target {
@@ -58,9 +125,23 @@ fn target() -> Kind<AccessLogSettings> {
     };
     Kind::new(write, |item| {
         let target = match text(item)?.as_str() {
-            "-" => LogTarget::Stdout,
+            "-" | "stdout" => LogTarget::Stdout,
             "terminal" => LogTarget::Terminal,
-            path => LogTarget::File(item.absolute(path)?),
+            word => {
+                let hint = match Foreign::of(word) {
+                    None => return item.absolute(word).map(LogTarget::File).map(AccessLogSettings::to),
+                    Some(Foreign::Off) => "to log no requests, say \"off\"",
+                    Some(Foreign::On | Foreign::Stdout) => {
+                        "say where to: a file, \"-\" for standard output, or \"terminal\""
+                    }
+                    Some(Foreign::Stderr) => {
+                        "allowed: a file, or \"-\" for standard output; for standard error name the file \
+                         /dev/stderr"
+                    }
+                    Some(Foreign::Syslog) => NO_SYSLOG,
+                };
+                return Err(hint_at(hint, word));
+            }
         };
         Ok(AccessLogSettings::to(target))
     })

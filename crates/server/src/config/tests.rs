@@ -242,6 +242,10 @@ fn what_is_wrong_with_a_site_is_told_with_its_place() {
             "sluice.toml:6:1: sites.routes.pol: unknown key",
         ),
         (
+            "hosts = 'a'\nroot = 'www'\naccess_log = 'stderr'",
+            "sluice.toml:5:14: sites.access_log = 'stderr': allowed: a file, or \"-\" for standard output",
+        ),
+        (
             "hosts = 'a'\nroot = 'www'\naccess_log = 'no/log'",
             "sluice.toml:5:14: sites.access_log = 'no/log': there is no directory",
         ),
@@ -317,6 +321,7 @@ fn printed_settings_are_the_same_settings() {
         "root = 'www'\narchitecture = 'pipeline'\nstages = 'four'\nwriters = 25\n[pipeline]\nbatch = 1",
         "root = 'www'\naccess_log = '-'\nlog_when_full = 'wait'",
         "root = 'www'\naccess_log = 'off'",
+        "root = 'www'\naccess_log = 'stdout'\nerror_log = './none'",
         "root = 'www'\nlog_format = 'json'\nlog_when_full = 'wait'",
         "root = 'www'\naccess_log = 'a'\n[[sites]]\nhosts = 'a'\nroot = 'www'\naccess_log = 'off'",
         "root = 'www'\naccess_log = 'off'\n[[sites]]\nhosts = 'a'\nroot = 'www'\naccess_log = 'b'",
@@ -347,6 +352,24 @@ fn the_command_line_wins() {
     assert_eq!(settings.listen.len(), 3);
     assert_eq!(settings.event.accept_limit, AcceptLimit::Unlimited);
     assert!(!settings.files.listing);
+}
+
+/// A file called `none` of 62 MB was there after 26 seconds.
+#[test]
+fn other_servers_words_are_no_files() {
+    for (word, target) in
+        [("off", None), ("none", None), ("-", Some(LogTarget::Stdout)), ("stdout", Some(LogTarget::Stdout))]
+    {
+        let typed = with_options("root = 'www'", &[("access_log", &[word])]).expect("settings");
+        let site = format!("root = 'www'\n[[sites]]\nhosts = 'a'\nroot = 'www'\naccess_log = '{word}'");
+        let written = place(&site).1.load().expect("settings");
+        let target_of = |log: &Option<AccessLogSettings>| log.as_ref().map(|log| log.target.clone());
+        assert_eq!(target_of(&typed.access_log), target, "{word}");
+        assert_eq!(target_of(&written.sites[0].access_log), target, "{word}");
+    }
+    let here = std::env::current_dir().expect("a directory");
+    let typed = with_options("root = 'www'", &[("access_log", &["./none"])]).expect("settings");
+    assert_eq!(typed.access_log.map(|log| log.target), Some(LogTarget::File(here.join("./none"))));
 }
 
 #[test]
@@ -506,6 +529,21 @@ const WRONG: &[(&str, &str)] = &[
         "2:14: access_log = 'log': contradiction: this is the error_log",
     ),
     ("access_log = 'no/such/log'", "there is no directory"),
+    (
+        "access_log = 'OFF'",
+        "1:14: access_log = 'OFF': to log no requests, say \"off\"; a file of that name is",
+    ),
+    ("access_log = 'false'", "to log no requests, say \"off\"; a file of that name is \"./false\""),
+    ("access_log = ''", "to log no requests, say \"off\""),
+    ("access_log = 'on'", "say where to: a file, \"-\" for standard output, or \"terminal\""),
+    ("access_log = 'stderr'", "for standard error name the file /dev/stderr"),
+    ("access_log = 'syslog:server=unix:/dev/log'", "syslog is not spoken; log to standard output"),
+    ("error_log = 'off'", "1:13: error_log = 'off': errors are always reported; log_level = \"error\""),
+    ("error_log = 'none'", "errors are always reported"),
+    ("error_log = '-'", "for standard output name the file /dev/stdout"),
+    ("error_log = 'stdout'", "for standard output name the file /dev/stdout"),
+    ("error_log = 'syslog'", "syslog is not spoken"),
+    ("error_log = 'STDERR'", "allowed: \"stderr\", or a file; a file of that name is \"./STDERR\""),
     ("access_log = 'www'", "www is a directory"),
     ("log_level = 'loud'", "log_level = 'loud': allowed: error, warn, info, debug, trace"),
     ("[files]\nindex = ['a/b']", "2:10: files.index = 'a/b': allowed: file names, without a directory"),

@@ -10,7 +10,7 @@ use super::address::ListenAddress;
 use super::host::HostPattern;
 use super::names::Named;
 use super::network::{Network, TrustedProxy};
-use super::settings::{AcceptLimit, ErrorLog};
+use super::settings::AcceptLimit;
 use super::typed::{Item, Value};
 use crate::plain::is_plain;
 
@@ -217,17 +217,6 @@ pub(super) fn address() -> Kind<ListenAddress> {
         |address: &ListenAddress| quoted(&address.to_string()),
         |item| Ok(addresses(item)?.swap_remove(0)),
     )
-}
-
-pub(super) fn error_log() -> Kind<ErrorLog> {
-    let write = |log: &ErrorLog| match log {
-        ErrorLog::Stderr => quoted("stderr"),
-        ErrorLog::File(file) => quoted_path(file),
-    };
-    Kind::new(write, |item| match text(item)?.as_str() {
-        "stderr" => Ok(ErrorLog::Stderr),
-        path => item.absolute(path).map(ErrorLog::File),
-    })
 }
 
 pub(super) fn accept_limit() -> Kind<AcceptLimit> {

@@ -450,6 +450,17 @@ fn experiments_of_the_project_are_understood() {
 }
 
 #[test]
+fn a_server_that_does_not_start_is_the_exit_code_of_a_comparison() {
+    let bench = Bench::new();
+    let (workload, out) = (bench.workload(), text(&bench.path("results")));
+    let words = ["--rounds=1", "--measured=200ms", "--settling=0s", "--workload", &workload, "--out", &out];
+    let output = bench.run(&[&["compare", "sluice", "broken = /bin/false {port}"][..], &words].concat());
+    let told = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("sluicelab: broken was not compared: it does not start"), "{told}");
+}
+
+#[test]
 fn two_servers_are_compared_by_one_command() {
     let bench = Bench::new();
     let (workload, out) = (bench.workload(), text(&bench.path("results")));

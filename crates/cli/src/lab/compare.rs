@@ -2,6 +2,7 @@
 //! writes an experiment's file of its own, and runs that.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use anyhow::Result;
 use clap::Args;
 use lab::description::load::Load;
 use lab::description::workload::Workload;
+use lab::report::results::{LeftOut, Results};
 use lab::servers::spec::Spec;
 use lab::statistics::fewest_rounds;
 
@@ -64,7 +66,16 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let text = options.experiment()?;
     let directory = options.means.out.clone().unwrap_or_else(|| run::fresh("compare"));
     run::carry_out(&text, &directory, &options.means)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(if all_took_part(&directory)? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether each server was compared. Which one was not, and why, is told.
+fn all_took_part(directory: &Path) -> Result<bool> {
+    let left_out = Results::of(directory)?.left_out;
+    for LeftOut { server, why, .. } in &left_out {
+        super::tell(&format!("sluicelab: {server} was not compared: {why}"));
+    }
+    Ok(left_out.is_empty())
 }
 
 /// The part of its CPU that each server has, in percent: with a whole one, servers would be faster than

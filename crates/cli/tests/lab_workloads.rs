@@ -185,16 +185,18 @@ fn an_access_log_is_played_again() {
                 + &line(client, 11, "/file_set/dir00000/class1_1")
         })
         .collect();
-    fs::write(site.path("access.log"), log + "rubbish\n").expect("a file");
+    let upload = line(1, 12, "/form").replace("GET", "POST");
+    fs::write(site.path("access.log"), log + "rubbish\n" + &upload + "and more\n").expect("a file");
     let output = sluicelab(
         &["sessions", "replay", "access.log", "--speed-up=100", "--out=again"],
         site.directory.path(),
     );
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        output.status.success() && told.contains("line 31: neither the combined format nor JSON"),
-        "{told}"
-    );
+    let expected = "sluicelab: access.log: 3 of 33 lines are left out:\n\
+                    sluicelab:        2: neither the combined format nor JSON (from line 31)\n\
+                    sluicelab:        1: the log does not have the request's body (line 32)\n";
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(told, expected);
     let results = site.load(&["--sessions=again", "--session-rate=100", "--session-count=10"]);
     assert_eq!(
         (&results["replies"]["statuses"]["2xx"], &results["sessions"]["completed"]),

@@ -32,8 +32,36 @@ use crate::{fields, target};
 pub struct Replayed {
     /// The sessions with their times, in order of their first requests.
     pub log: SessionLog,
+    /// Lines that are not empty.
+    pub lines: usize,
     /// Lines that were left out, counted from 1, and why.
     pub odd: Vec<(usize, &'static str)>,
+}
+
+/// Lines that were left out for one reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Why.
+    pub reason: &'static str,
+    /// How many.
+    pub lines: usize,
+    /// The first of them, counted from 1.
+    pub first: usize,
+}
+
+impl Replayed {
+    /// What was left out, by reason, the most frequent first.
+    pub fn left_out(&self) -> Vec<LeftOut> {
+        let mut all: Vec<LeftOut> = Vec::new();
+        for &(line, reason) in &self.odd {
+            match all.iter_mut().find(|of| of.reason == reason) {
+                Some(of) => of.lines += 1,
+                None => all.push(LeftOut { reason, lines: 1, first: line }),
+            }
+        }
+        all.sort_by_key(|of| std::cmp::Reverse(of.lines));
+        all
+    }
 }
 
 /// Makes sessions of an access log. A pause of more than `gap` ends a session; everything is played
@@ -41,10 +69,12 @@ pub struct Replayed {
 pub fn sessions(text: &[u8], gap: Duration, speed_up: f64) -> Replayed {
     let mut entries = Vec::new();
     let mut odd = Vec::new();
+    let mut lines = 0;
     for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
         if line.trim_ascii().is_empty() {
             continue;
         }
+        lines += 1;
         match access_log::line(line).and_then(entry) {
             Ok(entry) => entries.push(entry),
             Err(reason) => odd.push((number + 1, reason)),
@@ -58,7 +88,7 @@ pub fn sessions(text: &[u8], gap: Duration, speed_up: f64) -> Replayed {
     if to_the_second {
         spread(&mut visits);
     }
-    Replayed { log: build(visits, speed_up), odd }
+    Replayed { log: build(visits, speed_up), lines, odd }
 }
 
 /// A request that can be made again.
@@ -310,6 +340,10 @@ mod tests {
         let lines: Vec<usize> = replayed.odd.iter().map(|odd| odd.0).collect();
         assert_eq!(lines, [1, 2, 3, 4, 5, 6, 7, 8, 11]);
         assert_eq!(replayed.odd[0].1, "the log does not have the request's body");
+        assert_eq!(replayed.lines, 10);
+        let found: Vec<_> = replayed.left_out().iter().map(|of| (of.lines, of.first)).collect();
+        let expected = [(2, 2), (2, 4), (1, 1), (1, 3), (1, 5), (1, 8), (1, 11)];
+        assert_eq!(found, expected, "{:?}", replayed.left_out());
     }
 
     proptest! {

@@ -12,6 +12,7 @@ use workload::check::Check;
 use workload::fileset::FileSet;
 use workload::manifest::{FileSetManifest, SessionsManifest};
 use workload::offtimes::OffTimes;
+use workload::replay::LeftOut;
 use workload::session::SessionLog;
 use workload::{dynamic, replay, simple, specweb99, support, wsesslog};
 
@@ -298,11 +299,13 @@ fn run_replay(options: &Replay) -> Result<ExitCode> {
     let text = fs::read(&options.log).map_err(|error| BadInput(format!("{name}: {error}")))?;
     let file = output("--out", &options.out)?;
     let replayed = replay::sessions(&text, options.gap, options.speed_up);
-    for (line, reason) in replayed.odd.iter().take(10) {
-        tell(&format!("sluicelab: {name}: line {line}: {reason}"));
-    }
     if !replayed.odd.is_empty() {
-        tell(&format!("sluicelab: {name}: {} lines left out", replayed.odd.len()));
+        let (odd, lines) = (replayed.odd.len(), replayed.lines);
+        tell(&format!("sluicelab: {name}: {odd} of {lines} lines are left out:"));
+    }
+    for LeftOut { reason, lines, first } in replayed.left_out() {
+        let from = if lines == 1 { "" } else { "from " };
+        tell(&format!("sluicelab: {lines:>8}: {reason} ({from}line {first})"));
     }
     if replayed.log.is_empty() {
         return Err(BadInput(format!("{name}: there is no request in it that can be played again")).into());

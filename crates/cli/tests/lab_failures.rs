@@ -93,6 +93,8 @@ fn each_failure_has_its_own_counter() {
         );
         let errors = if outcome == "reply" { 0 } else { 20 };
         assert_eq!(results["calls"]["errors"], errors, "{path}");
+        let no_reply = results["reply_time_ms"].is_null();
+        assert_eq!(no_reply, outcome != "reply", "{path}: {}", results["reply_time_ms"]);
         // Where nobody gets a reply there is nothing to measure.
         assert_eq!(has_failed(&results), outcome != "reply", "{path}");
     }
@@ -402,12 +404,45 @@ fn what_the_machine_lacks_is_told_before_the_start() {
         .expect("sluicelab runs");
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && told.contains("ulimit -n"), "{told}");
-    let output = run(&["--target=http://127.0.0.1:1/", "--rate=40000", "--duration=5s", "--timeout=100ms"]);
+    // A rate begins with what there is.
+    let output = run(&["--target=http://127.0.0.1:1/", "--rate=40000", "--duration=1s", "--timeout=100ms"]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        output.status.code() == Some(2) && told.contains("ports are needed") && told.contains("--source"),
+        output.status.code() == Some(1) && told.contains("ports are needed") && told.contains("--source"),
         "{told}"
     );
+}
+
+/// Nobody accepts, so that connections pile up: more than there are descriptors.
+#[test]
+fn what_does_not_fit_is_counted() {
+    let server = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let url = format!("http://{}/", server.local_addr().expect("an address"));
+    let output = Command::new("/bin/sh")
+        .args(["-c", "ulimit -n 100; exec \"$0\" load \"$@\""])
+        .args([env!("CARGO_BIN_EXE_sluicelab"), &url, "-r", "200", "-n", "100", "--timeout=800ms"])
+        .args(["--arrivals=fixed", "--format=json"])
+        .output()
+        .expect("sluicelab runs");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let results: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {told}"));
+    // 64 descriptors are kept for other things.
+    let expected = [("no_descriptor".to_owned(), 64), ("reply_timeout".to_owned(), 36)];
+    assert_eq!(outcomes(&results), expected.into(), "{told}");
+    assert!(told.contains("INVALID: the generator ran out of descriptors: 64 connections did not"), "{told}");
+}
+
+/// A client ends a connection whose reply had too many bytes, and its session goes on over another.
+#[test]
+fn a_connection_that_the_client_ends_is_not_the_servers() {
+    let server = scripted::start().expect("a server");
+    let results = play(server, "/more/5/1000\n/ok/100\n", &["--session-count=20"]);
+    let connections = &results["connections"];
+    assert_eq!((&connections["tried"], &connections["lost"]), (&40.into(), &0.into()), "{connections}");
+    let results = play(server, "/last/100\n/ok/100\n", &["--session-count=20"]);
+    let connections = &results["connections"];
+    assert_eq!((&connections["tried"], &connections["lost"]), (&40.into(), &20.into()), "{connections}");
 }
 
 /// Where a client asks again, the session goes on until it is answered.

@@ -88,7 +88,10 @@ pub(crate) fn results(replies_per_s: f64, reasons: &[&str]) -> Results {
             statuses: By::from([0, 75, 0, 4, 1]),
             ..Replies::default()
         },
-        wait_ms: Waits { times: Curve { times: all_take(1.0), ..Curve::default() }, ..Waits::default() },
+        wait_ms: Some(Waits {
+            times: Curve { times: all_take(1.0), ..Curve::default() },
+            ..Waits::default()
+        }),
         generator: load::Generator { cpu_us_per_call: 1.0, ..load::Generator::default() },
         invalid: reasons.iter().map(|reason| (*reason).to_owned()).collect(),
         by_kind: vec![OfKind {
@@ -101,7 +104,7 @@ pub(crate) fn results(replies_per_s: f64, reasons: &[&str]) -> Results {
             class: "meek".to_owned(),
             calls: 50,
             statuses: By::from([0, 40, 0, 0, 0]),
-            reply_time_ms: Distribution { p99: 7.0, ..Distribution::default() },
+            reply_time_ms: Some(Distribution { p99: 7.0, ..Distribution::default() }),
             ..OfClientClass::default()
         }],
         checks: vec![check("unfairness", false, 0.3, "9 bytes"), check("timeouts", true, 0.01, "")],

@@ -72,6 +72,7 @@ pub struct Running {
     intervals: Option<IntervalWriter>,
     calls: Option<CallWriter>,
     live: Vec<Arc<Live>>,
+    short: Option<Shortage>,
 }
 
 /// A run that is over.
@@ -104,6 +105,10 @@ pub struct Progress {
     pub reply_times: Snapshot,
     /// Calls of the measured time that are not over.
     pub under_way: u64,
+    /// Calls that wait for a reply, or in line for a connection.
+    pub waiting: u64,
+    /// For how long the first of them has waited.
+    pub longest_wait: Duration,
 }
 
 /// The CPUs of a run that nobody chose any for: the last one that this process may use, as servers tend to be
@@ -123,12 +128,14 @@ pub fn start(run: Run, keep: Keep) -> Result<Running, RunError> {
         return Err(RunError::Empty);
     }
     may_run_on(&run.cpus)?;
-    preflight::check(&run, Means::of_this_machine())?;
+    let means = Means::of_this_machine();
+    let short = preflight::check(&run, means)?;
+    let most_connections = preflight::most_connections(&run, means).div_ceil(run.cpus.len() as u64);
     let run = Arc::new(run);
     let requests = Arc::new(request::prepare(&run.log, &run.host, &run.headers));
     let window = nanos(keep.warm_up)..run.duration.map_or(Nanos::MAX, nanos);
     let scope = Scope { window: window.clone(), requests: run.log.requests().len() };
-    let signals = Arc::new(Signals::new(run.cpus.len()));
+    let signals = Arc::new(Signals::new(run.cpus.len(), run.requests));
     let kinds = Arc::new(Kinds::of(&run.log));
     let files = |_| run.verify.as_ref().map(|root| Files::new(root, &run.log)).transpose();
     let files = run.cpus.iter().map(files).collect::<Result<Vec<_>, _>>()?;
@@ -163,12 +170,13 @@ pub fn start(run: Run, keep: Keep) -> Result<Running, RunError> {
             if run.realtime {
                 process::run_in_real_time()?;
             }
-            let kit = Kit::new(&run, &requests, files, recorder, began)?;
+            let kit = Kit::new(&run, &requests, files, recorder, began)?
+                .at_most(signals.left.as_ref(), most_connections);
             Worker::new(kit, &signals, measuring, (number, run.cpus.len()), window).run()
         });
         threads.push(thread.map_err(no_thread)?);
     }
-    Ok(Running { signals, threads, began, intervals, calls, live })
+    Ok(Running { signals, threads, began, intervals, calls, live, short })
 }
 
 fn may_run_on(cpus: &[usize]) -> Result<(), RunError> {
@@ -192,11 +200,21 @@ fn may_run_in_real_time() -> Result<(), RunError> {
 }
 
 impl Running {
+    /// What it will be short of, and begins with nevertheless.
+    pub fn short_of(&self) -> Option<&Shortage> {
+        self.short.as_ref()
+    }
+
     /// How far it is.
     pub fn progress(&self) -> Progress {
         let read = |value: &std::sync::atomic::AtomicU64| value.load(Ordering::Relaxed);
+        let elapsed = clock::monotonic_ns() - self.began;
+        let waiting = || self.signals.waiting.iter();
+        let since = waiting().map(|of| read(&of.since)).min().unwrap_or(Nanos::MAX);
         Progress {
-            elapsed: Duration::from_nanos(clock::monotonic_ns() - self.began),
+            elapsed: Duration::from_nanos(elapsed),
+            waiting: waiting().map(|of| read(&of.calls)).sum(),
+            longest_wait: Duration::from_nanos(elapsed.saturating_sub(since)),
             arrived: read(&self.signals.arrived),
             open: read(&self.signals.open),
             shown: Shown {

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sys::clock;
 use sys::epoll::Epoll;
@@ -37,6 +38,10 @@ pub(crate) struct Kit<'a> {
     pub(crate) at_a_time: usize,
     /// The place of the session at work, which its events carry.
     pub(crate) place: u32,
+    /// Requests that all threads together may still ask for, where that has an end.
+    left: Option<&'a AtomicU64>,
+    /// Connections for which there are descriptors.
+    pub(crate) may_open: u64,
     /// Whether records say which port a connection had, which costs a system call for each.
     pub(crate) wants_ports: bool,
     /// The monotonic clock when the run began.
@@ -61,6 +66,8 @@ impl<'a> Kit<'a> {
             epoll: Epoll::new()?,
             wants_ports: recorder.wants_ports(),
             recorder,
+            left: None,
+            may_open: u64::MAX,
             room: vec![0; ROOM_FOR_HEADS + at_a_time],
             at_a_time,
             place: 0,
@@ -69,10 +76,28 @@ impl<'a> Kit<'a> {
         })
     }
 
+    /// With an end to the requests of all threads together, and to this one's connections at a time.
+    pub(crate) fn at_most(self, requests: Option<&'a AtomicU64>, connections: u64) -> Self {
+        Self { left: requests, may_open: connections, ..self }
+    }
+
     /// Nanoseconds since the run began.
     #[inline]
     pub(crate) fn now(&self) -> Nanos {
         clock::monotonic_ns().saturating_sub(self.began)
+    }
+
+    /// Takes one of the requests that are left; false if there is none.
+    pub(crate) fn may_ask(&self) -> bool {
+        let take = |left: &AtomicU64| {
+            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+        };
+        self.left.is_none_or(take)
+    }
+
+    /// Whether no request is left to be asked for.
+    pub(crate) fn all_is_asked(&self) -> bool {
+        self.left.is_some_and(|left| left.load(Ordering::Relaxed) == 0)
     }
 
     /// The class of a session of the run, and its number there: classes take turns.

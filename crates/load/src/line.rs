@@ -59,6 +59,11 @@ impl Line {
         self.0.pop_front_if(|arrival| arrival.came + patience <= now)
     }
 
+    /// How many wait, and since when the first of them was due.
+    pub(crate) fn waits(&self) -> Option<(Nanos, u64)> {
+        self.0.front().map(|first| (first.intended, self.0.len() as u64))
+    }
+
     /// When the one came who has waited longest.
     pub(crate) fn since(&self) -> Option<Nanos> {
         self.0.front().map(|arrival| arrival.came)

@@ -8,7 +8,6 @@ use std::time::Duration;
 use machine::Machine;
 
 use crate::run::{Class, Load, Run, Target};
-use crate::schedule::Schedule;
 
 /// Descriptors that are used for something else than connections, for each thread and in all.
 const OTHER_DESCRIPTORS: u64 = 32;
@@ -25,7 +24,7 @@ pub enum Shortage {
     /// Descriptors.
     #[error(
         "{needed} connections at a time need as many descriptors, and {limit} are allowed (ulimit -n); ask \
-         for fewer, shorten the timeout, or raise the limit"
+         for fewer, or raise the limit"
     )]
     Descriptors {
         /// Connections that may be open at the same time.
@@ -89,49 +88,58 @@ impl Means {
     }
 }
 
-/// Compares what a run needs at least, when the server does not answer at all, with what there is.
+/// Compares what a run needs with what there is. A run needs the connections that it keeps. How many sessions
+/// are open that arrive at a rate is up to the server: such a run begins with what there is, and counts what
+/// did not fit. Returned is what it will be short of however fast the server is.
 ///
 /// # Errors
 ///
 /// What is short, with the figures and the way out.
-pub fn check(run: &Run, means: Means) -> Result<(), Shortage> {
+pub fn check(run: &Run, means: Means) -> Result<Option<Shortage>, Shortage> {
     for &address in run.classes.iter().flat_map(|class| &class.sources) {
         // A datagram socket takes no port that connections could use.
         if let Err(error) = UdpSocket::bind(SocketAddr::new(address, 0)) {
             return Err(Shortage::Source { address, reason: error.kind() });
         }
     }
-    let open = run.classes.iter().map(|class| most_open(class, run.duration)).sum();
-    if open + OTHER_DESCRIPTORS * (1 + run.cpus.len() as u64) > means.descriptors {
+    let open = run.classes.iter().map(kept_open).sum();
+    if open > most_connections(run, means) {
         return Err(Shortage::Descriptors { needed: open, limit: means.descriptors });
     }
     let addresses: Vec<SocketAddr> = run.targets.iter().filter_map(Target::address).collect();
     if addresses.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let local = addresses.iter().all(|address| address.ip().is_loopback());
     let wait = if local && means.reuses_loopback_ports { TIME_WAIT_LOOPBACK } else { TIME_WAIT };
+    let mut short = None;
     for class in &run.classes {
         let pairs = (addresses.len() * class.sources.len().max(1)) as u64;
         let available = means.ports * pairs;
-        let needed = most_open(class, run.duration) + waiting(class, wait, run.duration);
+        let shortage = |needed| Shortage::Ports { needed, available, per_pair: means.ports, pairs };
+        if kept_open(class) > available {
+            return Err(shortage(kept_open(class)));
+        }
+        let needed = waiting(class, wait, run.duration);
         if needed > available {
-            return Err(Shortage::Ports { needed, available, per_pair: means.ports, pairs });
+            short = Some(shortage(needed));
         }
     }
-    Ok(())
+    Ok(short)
 }
 
-/// Connections that are open when nothing is ever answered: arrivals of the time that a client waits.
-fn most_open(class: &Class, duration: Option<Duration>) -> u64 {
+/// How many connections all threads together may have open.
+pub(crate) fn most_connections(run: &Run, means: Means) -> u64 {
+    means.descriptors.saturating_sub(OTHER_DESCRIPTORS * (1 + run.cpus.len() as u64))
+}
+
+/// Connections that are open all the time.
+fn kept_open(class: &Class) -> u64 {
     match &class.load {
         Load::Closed { connections, .. } | Load::Arriving { kept: Some(connections), .. } => {
             u64::from(*connections)
         }
-        Load::Arriving { schedule, count, kept: None } => {
-            let patience = class.patience.connect.max(class.patience.reply);
-            most_arrivals(schedule, *count, patience, duration)
-        }
+        Load::Arriving { kept: None, .. } => 0,
     }
 }
 
@@ -142,15 +150,10 @@ fn waiting(class: &Class, wait: Duration, duration: Option<Duration>) -> u64 {
         Load::Closed { .. } | Load::Arriving { kept: Some(_), .. } => 0,
         Load::Arriving { schedule, count, kept: None } => {
             let wait = duration.map_or(wait, |duration| wait.min(duration));
-            most_arrivals(schedule, *count, wait, duration)
+            let most = schedule.most_within(wait, duration.unwrap_or(Duration::MAX));
+            ((most - 1e-6).ceil() as u64).min(count.unwrap_or(u64::MAX))
         }
     }
-}
-
-/// The most sessions that arrive in such a time of the run.
-fn most_arrivals(schedule: &Schedule, count: Option<u64>, time: Duration, duration: Option<Duration>) -> u64 {
-    let most = schedule.most_within(time, duration.unwrap_or(Duration::MAX));
-    ((most - 1e-6).ceil() as u64).min(count.unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -159,7 +162,7 @@ mod tests {
 
     use super::*;
     use crate::run::Patience;
-    use crate::schedule::{Arrivals, Rate};
+    use crate::schedule::{Arrivals, Rate, Schedule};
 
     fn run(per_second: f64, sources: usize) -> Run {
         let second = Duration::from_secs(1);
@@ -179,6 +182,7 @@ mod tests {
                 patience: Patience { connect: 10 * second, reply: 10 * second, think: second, retries: 0 },
             }],
             duration: Some(60 * second),
+            requests: None,
             verify: None,
             cpus: vec![0],
             realtime: false,
@@ -187,32 +191,57 @@ mod tests {
 
     const MEANS: Means = Means { descriptors: 20_000, ports: 28_232, reuses_loopback_ports: true };
 
+    fn closed(connections: u32, sources: usize) -> Run {
+        let mut run = run(1.0, sources);
+        run.classes[0].load = Load::Closed { connections, count: None };
+        run
+    }
+
     #[test]
-    fn what_suffices_passes_and_what_is_short_is_named() {
-        assert_eq!(check(&run(1_900.0, 0), MEANS), Ok(()));
-        let error = check(&run(2_000.0, 0), MEANS).unwrap_err();
-        assert_eq!(error, Shortage::Descriptors { needed: 20_000, limit: 20_000 });
+    fn what_is_kept_must_fit() {
+        assert_eq!(check(&closed(19_936, 0), MEANS), Ok(None));
+        let error = check(&closed(19_937, 0), MEANS).unwrap_err();
+        assert_eq!(error, Shortage::Descriptors { needed: 19_937, limit: 20_000 });
         assert!(error.to_string().contains("ulimit -n"));
         let many = Means { descriptors: 1 << 20, ..MEANS };
-        assert!(matches!(check(&run(3_000.0, 0), many), Err(Shortage::Ports { needed: 33_000, .. })));
-        assert_eq!(check(&run(3_000.0, 2), many), Ok(()));
-        let mut unix = run(3_000.0, 0);
+        assert!(matches!(check(&closed(33_000, 0), many), Err(Shortage::Ports { needed: 33_000, .. })));
+        assert_eq!(check(&closed(33_000, 2), many), Ok(None));
+        let mut unix = closed(33_000, 0);
         unix.targets = vec![Target::Unix("/run/socket".into())];
-        assert_eq!(check(&unix, many), Ok(()), "it takes no ports");
-        let slow = Means { reuses_loopback_ports: false, ..many };
-        assert!(matches!(check(&run(3_000.0, 2), slow), Err(Shortage::Ports { .. })));
+        assert_eq!(check(&unix, many), Ok(None), "it takes no ports");
+        let mut paced = run(1.0, 0);
+        if let Load::Arriving { kept, .. } = &mut paced.classes[0].load {
+            *kept = Some(19_937);
+        }
+        assert!(check(&paced, MEANS).is_err());
+    }
+
+    #[test]
+    fn a_rate_begins_with_what_there_is() {
+        for rate in [1_900.0, 2_000.0, 28_000.0] {
+            assert_eq!(check(&run(rate, 0), MEANS), Ok(None));
+        }
+        // As many connections in a second as there are ports, each of which waits for one.
+        let short = |run: &Run, means| check(run, means).unwrap();
+        assert!(matches!(short(&run(33_000.0, 0), MEANS), Some(Shortage::Ports { needed: 33_000, .. })));
+        assert_eq!(short(&run(33_000.0, 2), MEANS), None);
+        let slow = Means { reuses_loopback_ports: false, ..MEANS };
+        assert!(matches!(short(&run(3_000.0, 2), slow), Some(Shortage::Ports { needed: 180_000, .. })));
+        let mut unix = run(33_000.0, 0);
+        unix.targets = vec![Target::Unix("/run/socket".into())];
+        assert_eq!(check(&unix, MEANS), Ok(None), "it takes no ports");
     }
 
     #[test]
     fn classes_share_descriptors_and_have_ports_of_their_own() {
-        let mut several = run(900.0, 1);
-        several.classes.extend(run(900.0, 1).classes);
-        assert_eq!(check(&several, MEANS), Ok(()));
-        several.classes.extend(run(900.0, 1).classes);
+        let mut several = closed(9_000, 1);
+        several.classes.extend(closed(9_000, 1).classes);
+        assert_eq!(check(&several, MEANS), Ok(None));
+        several.classes.extend(closed(9_000, 1).classes);
         assert!(matches!(check(&several, MEANS), Err(Shortage::Descriptors { needed: 27_000, .. })));
         let many = Means { descriptors: 1 << 20, ..MEANS };
-        assert_eq!(check(&several, many), Ok(()));
-        several.classes.extend(run(3_000.0, 1).classes);
+        assert_eq!(check(&several, many), Ok(None));
+        several.classes.extend(closed(33_000, 1).classes);
         assert!(matches!(check(&several, many), Err(Shortage::Ports { needed: 33_000, .. })));
     }
 
@@ -222,24 +251,21 @@ mod tests {
         if let Load::Arriving { count, .. } = &mut bounded.classes[0].load {
             *count = Some(5_000);
         }
-        assert_eq!(check(&bounded, MEANS), Ok(()));
-        bounded.classes[0].load = Load::Closed { connections: 19_990, count: None };
-        assert!(check(&bounded, MEANS).is_err());
+        assert_eq!(check(&bounded, MEANS), Ok(None));
     }
 
     #[test]
     fn a_rush_of_a_log_is_seen_wherever_it_is() {
         let hours = (0..48).map(Duration::from_hours);
-        let rush = std::iter::repeat_n(Duration::from_hours(47), 20_000);
+        let rush = std::iter::repeat_n(Duration::from_hours(47), 30_000);
         let mut logged = run(1.0, 0);
         (logged.duration, logged.classes[0].load) = (
             None,
-            Load::Arriving { schedule: Schedule::logged(hours.chain(rush)), count: Some(20_048), kept: None },
+            Load::Arriving { schedule: Schedule::logged(hours.chain(rush)), count: Some(30_048), kept: None },
         );
-        let error = check(&logged, MEANS).unwrap_err();
-        assert_eq!(error, Shortage::Descriptors { needed: 20_001, limit: 20_000 });
+        assert!(matches!(check(&logged, MEANS), Ok(Some(Shortage::Ports { needed: 30_001, .. }))));
         logged.duration = Some(Duration::from_hours(47));
-        assert_eq!(check(&logged, MEANS), Ok(()), "it ends before");
+        assert_eq!(check(&logged, MEANS), Ok(None), "it ends before");
     }
 
     #[test]

@@ -62,6 +62,8 @@ pub struct Call {
     pub resent: u32,
     /// Whether the whole reply was compared with its file.
     pub compared: bool,
+    /// When its client would have given up; the end of time, if that is not known.
+    pub gives_up: Nanos,
     /// What came of it.
     pub outcome: Outcome,
 }
@@ -95,6 +97,7 @@ impl Call {
             promised: None,
             resent: 0,
             compared: false,
+            gives_up: Nanos::MAX,
             outcome: Outcome::Unfinished,
         }
     }

@@ -28,6 +28,8 @@ pub struct Run {
     pub classes: Vec<Class>,
     /// When the run ends at the latest; `None`: with its last session.
     pub duration: Option<Duration>,
+    /// No more requests than so many, over all sessions; `None`: as many as these have.
+    pub requests: Option<u64>,
     /// Compare every reply to a GET with the file of that name below this directory.
     pub verify: Option<PathBuf>,
     /// One thread for each of these CPUs, pinned to it. Not empty.

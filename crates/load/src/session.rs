@@ -76,6 +76,14 @@ enum State {
     Over(SessionOutcome),
 }
 
+/// Who has ended a connection, or is about to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ender {
+    Server,
+    /// This client, which can't use it any more.
+    Client,
+}
+
 impl Session {
     pub(crate) fn vacant() -> Self {
         Self {
@@ -159,6 +167,17 @@ impl Session {
             }
             _ => {}
         }
+    }
+
+    /// Until when it does nothing by itself.
+    pub(crate) fn thinks_until(&self) -> Option<Nanos> {
+        if let State::Thinking(until) = self.state { Some(until) } else { None }
+    }
+
+    /// Since when its first call in flight waits for a reply, and how many calls do.
+    pub(crate) fn waits(&self) -> Option<(Nanos, u64)> {
+        let first = self.flights.front()?;
+        Some((first.call.intended, self.flights.len() as u64))
     }
 
     /// What it came to, once it is over.
@@ -257,6 +276,11 @@ impl Session {
         }
         let now = kit.now();
         while self.issued < calls.len() && self.flights.len() < room {
+            if !kit.may_ask() {
+                // The session ends with what is in flight.
+                (self.issued, self.bursts.start) = (calls.len(), self.bursts.end);
+                return;
+            }
             let request = calls[self.issued];
             let intended = self.due.take().unwrap_or(now);
             let deadline = now + kit.reply_patience(self.number, request);
@@ -271,6 +295,9 @@ impl Session {
     fn connect(&mut self, kit: &mut Kit<'_>) {
         let now = kit.now();
         self.connections += 1;
+        if kit.may_open == 0 {
+            return self.fail(kit, Outcome::NoDescriptor);
+        }
         let (source, target) = kit.way(self.number, self.kept);
         self.generation = self.generation.wrapping_add(1);
         let token = u64::from(self.generation) << 32 | u64::from(kit.place);
@@ -280,6 +307,7 @@ impl Session {
         });
         match connected {
             Ok((socket, up)) => {
+                kit.may_open -= 1;
                 let number = kit.number_connection();
                 self.connection = Some(Connection::new(socket, number, now, std::mem::take(&mut self.room)));
                 if let Some(first) = self.flights.front_mut() {
@@ -365,7 +393,7 @@ impl Session {
                 match event {
                     // Nothing is awaited, so this is the server's end.
                     Event::NeedInput => return,
-                    _ => return self.move_on(kit, Outcome::Closed),
+                    _ => return self.move_on(kit, Outcome::Closed, Ender::Server),
                 }
             };
             if at < input.len() {
@@ -401,6 +429,7 @@ impl Session {
                 }
                 Event::EndOfReply { keep_alive } => {
                     // What is left of a request that was answered early would be taken for the next one.
+                    let ender = if keep_alive { Ender::Client } else { Ender::Server };
                     let keep_alive = keep_alive && connection.has_sent_first();
                     let more = at < input.len() && (connection.http.awaited() == 0 || !keep_alive);
                     let outcome = match &first.comparison {
@@ -410,7 +439,7 @@ impl Session {
                     };
                     self.answer(kit, outcome, now);
                     if more || !keep_alive {
-                        return self.move_on(kit, Outcome::Closed);
+                        return self.move_on(kit, Outcome::Closed, ender);
                     }
                 }
                 Event::Closed => return self.broken(kit, Outcome::Closed),
@@ -435,20 +464,20 @@ impl Session {
 
     /// The connection is of no more use, for this reason.
     fn broken(&mut self, kit: &mut Kit<'_>, outcome: Outcome) {
-        let Some(first) = self.flights.front() else { return self.move_on(kit, outcome) };
+        let Some(first) = self.flights.front() else { return self.move_on(kit, outcome, Ender::Server) };
         let served = self.connection.as_ref().is_some_and(|connection| connection.served);
         let untouched = first.call.first_byte.is_none();
         if served && untouched && matches!(outcome, Outcome::Closed | Outcome::Reset) {
             // The server may end a connection between replies at any time (RFC 9112 section 9.3.1).
-            self.move_on(kit, outcome);
+            self.move_on(kit, outcome, Ender::Server);
         } else {
             self.fail(kit, outcome);
         }
     }
 
-    /// The server has ended the connection and left the calls in flight unanswered: they go to the next one,
-    /// or fail like this.
-    fn move_on(&mut self, kit: &mut Kit<'_>, outcome: Outcome) {
+    /// The connection is at its end, and calls in flight are unanswered: they go to the next one, or fail like
+    /// this.
+    fn move_on(&mut self, kit: &mut Kit<'_>, outcome: Outcome, ender: Ender) {
         if let Some(place) = self.unrepeatable(kit)
             && let Some(flight) = self.flights.remove(place)
         {
@@ -459,7 +488,7 @@ impl Session {
         let kept = kit.run.kept_connections().is_some();
         let more = kept || !self.flights.is_empty() || self.issued < burst || !self.bursts.is_empty();
         if let Some(connection) = &mut self.connection {
-            connection.lost = more;
+            connection.lost = more && ender == Ender::Server;
         }
         self.close(kit);
     }
@@ -518,6 +547,7 @@ impl Session {
     fn close(&mut self, kit: &mut Kit<'_>) {
         let Some(mut connection) = self.connection.take() else { return };
         let now = kit.now();
+        kit.may_open += 1;
         kit.recorder.connection(&connection.end(now));
         connection.rest.clear();
         self.room = connection.rest;
@@ -530,6 +560,6 @@ impl Session {
     fn call(&self, flight: &Flight, outcome: Outcome, now: Nanos) -> Call {
         let (connection, client_port) =
             self.connection.as_ref().map_or((u32::MAX, 0), |connection| (connection.number, connection.port));
-        Call { connection, client_port, ended: now, outcome, ..flight.call }
+        Call { connection, client_port, ended: now, outcome, gives_up: flight.deadline, ..flight.call }
     }
 }

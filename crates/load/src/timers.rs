@@ -1,9 +1,13 @@
-//! Wake-ups of thousands of sessions, to the millisecond: a wheel of slots, one for each millisecond of the
-//! next few seconds.
+//! Wake-ups of thousands of sessions. Deadlines come to the millisecond: a wheel of slots, one for each
+//! millisecond of the next few seconds. Pauses end when they should: a millisecond later, half of it would be
+//! in the waits of what comes next. They are fewer, in a heap.
 //!
 //! A wake-up is a promise to look, not a deadline: who is woken too early, because its deadline has moved on
 //! or lies beyond the wheel, is put in again. So a deadline that moves with each request costs nothing. Where
 //! a nearer wake-up overtakes one, the later one stays in its slot, and is dropped when its time comes.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use crate::record::Nanos;
 
@@ -23,6 +27,8 @@ pub(crate) struct Timers {
     wake_ups: Vec<Nanos>,
     /// What [`expired`](Self::expired) is handing out.
     due: Vec<u32>,
+    /// Pauses, the nearest first.
+    pauses: BinaryHeap<Reverse<(Nanos, u32)>>,
 }
 
 impl Timers {
@@ -33,6 +39,7 @@ impl Timers {
             next: 0,
             wake_ups: Vec::new(),
             due: Vec::new(),
+            pauses: BinaryHeap::new(),
         }
     }
 
@@ -54,8 +61,19 @@ impl Timers {
         self.occupied[(place / 64) as usize] |= 1 << (place % 64);
     }
 
+    /// Has a session looked at just when a time has passed.
+    pub(crate) fn schedule_precisely(&mut self, session: u32, at: Nanos) {
+        self.pauses.push(Reverse((at, session)));
+    }
+
     /// A session whose wake-up has come, one at a time.
     pub(crate) fn expired(&mut self, now: Nanos) -> Option<u32> {
+        if let Some(&Reverse((at, session))) = self.pauses.peek()
+            && at <= now
+        {
+            self.pauses.pop();
+            return Some(session);
+        }
         loop {
             while let Some(session) = self.due.pop() {
                 let wake_up = &mut self.wake_ups[session as usize];
@@ -80,7 +98,8 @@ impl Timers {
 
     /// When the next wake-up comes, if there is one.
     pub(crate) fn next(&self) -> Option<Nanos> {
-        self.next_occupied().map(|slot| slot * NANOS_PER_SLOT)
+        let pause = self.pauses.peek().map(|Reverse((at, _))| *at);
+        self.next_occupied().map(|slot| slot * NANOS_PER_SLOT).into_iter().chain(pause).min()
     }
 
     fn next_occupied(&self) -> Option<u64> {
@@ -124,6 +143,18 @@ mod tests {
         assert_eq!(timers.expired(5 * MS + 1), None);
         assert_eq!(timers.expired(60 * MS), Some(1));
         assert_eq!(timers.expired(60 * MS), None);
+    }
+
+    #[test]
+    fn pauses_end_when_they_should() {
+        let mut timers = Timers::new();
+        timers.schedule(1, 5 * MS + 1);
+        timers.schedule_precisely(2, 5 * MS + 10);
+        timers.schedule_precisely(3, 5 * MS + 2);
+        assert_eq!((timers.next(), timers.expired(5 * MS + 1)), (Some(5 * MS + 2), None));
+        assert_eq!((timers.expired(5 * MS + 2), timers.expired(5 * MS + 2)), (Some(3), None));
+        assert_eq!((timers.expired(6 * MS), timers.expired(6 * MS)), (Some(2), Some(1)));
+        assert_eq!((timers.expired(7 * MS), timers.next()), (None, None));
     }
 
     #[test]

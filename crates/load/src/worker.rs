@@ -49,14 +49,37 @@ pub(crate) struct Signals {
     pub(crate) errors: AtomicU64,
     /// Calls of the measured time that are not over.
     pub(crate) under_way: AtomicU64,
+    /// Calls of each thread that wait.
+    pub(crate) waiting: Vec<Waiting>,
+    /// Requests that may still be asked for, where that has an end.
+    pub(crate) left: Option<AtomicU64>,
     /// Threads that still have such calls, or may get some.
     pub(crate) measuring: AtomicUsize,
 }
 
+/// Calls of a thread that wait for a reply, or in line for a connection.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) calls: AtomicU64,
+    /// Since when the first of them does; the end of time, where none does.
+    pub(crate) since: AtomicU64,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self { calls: AtomicU64::new(0), since: AtomicU64::new(Nanos::MAX) }
+    }
+}
+
 impl Signals {
-    /// For so many threads.
-    pub(crate) fn new(threads: usize) -> Self {
-        Self { measuring: AtomicUsize::new(threads), ..Self::default() }
+    /// For so many threads, which may ask for so many requests.
+    pub(crate) fn new(threads: usize, requests: Option<u64>) -> Self {
+        Self {
+            measuring: AtomicUsize::new(threads),
+            waiting: (0..threads).map(|_| Waiting::default()).collect(),
+            left: requests.map(AtomicU64::new),
+            ..Self::default()
+        }
     }
 
     /// What each of them takes first, as the others wait for it.
@@ -127,6 +150,9 @@ pub(crate) struct Worker<'a> {
     arrived: u64,
     /// What the master has been told.
     told: [u64; 7],
+    /// Which thread it is.
+    number: usize,
+    ticks: usize,
     window: Range<Nanos>,
     measuring: Measuring<'a>,
     /// CPU time until the window began, and until it ended.
@@ -159,6 +185,8 @@ impl<'a> Worker<'a> {
             signals,
             arrived: 0,
             told: [0; 7],
+            number,
+            ticks: 0,
             window,
             measuring,
             cpu: [None; 2],
@@ -184,7 +212,8 @@ impl<'a> Worker<'a> {
             if self.all_is_measured(now) {
                 break;
             }
-            if self.open() == 0 && self.arrivals.over() && self.in_line(Nanos::MAX) == 0 {
+            let over = self.arrivals.over() || self.kit.all_is_asked();
+            if self.open() == 0 && over && self.in_line(Nanos::MAX) == 0 {
                 break;
             }
             let wait = self.wait_at_most();
@@ -206,6 +235,7 @@ impl<'a> Worker<'a> {
                 self.next_tick = now + TICK;
                 self.kit.recorder.tick(now);
                 self.tell();
+                self.tell_waiting();
             }
         }
         for place in 0..self.sessions.len() as u32 {
@@ -312,7 +342,9 @@ impl<'a> Worker<'a> {
 
     /// The session after this one, where its class is a closed loop.
     fn next_of_the_loop(&mut self, session: u32, intended: Nanos) {
-        if let Some(number) = self.arrivals.after(session) {
+        if !self.kit.all_is_asked()
+            && let Some(number) = self.arrivals.after(session)
+        {
             self.arrive(number, intended);
         }
     }
@@ -353,6 +385,8 @@ impl<'a> Worker<'a> {
                 let pause = if end.outcome == SessionOutcome::Failed { PAUSE_AFTER_FAILURE } else { 0 };
                 self.next_of_the_loop(number, now + pause);
             }
+        } else if let Some(until) = session.thinks_until() {
+            self.timers.schedule_precisely(place, until);
         } else if session.deadline < Nanos::MAX {
             self.timers.schedule(place, session.deadline);
         }
@@ -372,6 +406,22 @@ impl<'a> Worker<'a> {
         let gives_up = gives_up.map_or(Nanos::MAX, |since| since + self.kit.connect_patience(0));
         let next = arrival.min(timer).min(self.next_tick).min(end).min(gives_up);
         next.saturating_sub(now).min(LONGEST_WAIT)
+    }
+
+    /// Tells the master what waits; the more seldom, the more sessions there are to be looked at.
+    fn tell_waiting(&mut self) {
+        const SESSIONS_AT_EACH_TICK: usize = 1000;
+        self.ticks += 1;
+        if !self.ticks.is_multiple_of(1 + self.sessions.len() / SESSIONS_AT_EACH_TICK) {
+            return;
+        }
+        let in_line = self.kept.as_ref().and_then(|kept| kept.line.waits());
+        let waits = self.sessions.iter().filter_map(Session::waits).chain(in_line);
+        let none = (Nanos::MAX, 0);
+        let (since, calls) = waits.fold(none, |(since, all), (first, calls)| (since.min(first), all + calls));
+        let waiting = &self.signals.waiting[self.number];
+        waiting.calls.store(calls, Ordering::Relaxed);
+        waiting.since.store(since, Ordering::Relaxed);
     }
 
     /// Tells the master what has changed.

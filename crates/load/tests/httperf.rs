@@ -169,6 +169,8 @@ fn ours(server: SocketAddr, log: SessionLog) -> String {
         began_unix_s: 0,
         targets: vec![server.to_string()],
         model: "sessions".into(),
+        unit: "sessions".into(),
+        requests: None,
         arrivals: Some("fixed".into()),
         asked_sessions_per_s: Some(RATE),
         asked_requests_per_s: None,

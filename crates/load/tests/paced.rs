@@ -168,7 +168,7 @@ fn a_line_is_as_long_as_clients_have_patience() {
     assert_eq!(replies + gave_up, cohort.issued, "{:?}", cohort.outcomes);
     // The line grows by a third of what is due, until it is 50 long; faster, where this machine is busy.
     assert!(gave_up >= 60 && replies >= 60, "{gave_up} gave up, {replies} were answered");
-    assert_eq!(cohort.waits.bounds, gave_up);
+    assert_eq!(cohort.waits.bounds(), gave_up);
     let longest = cohort.waits.times.percentile_ms(100.0);
     assert!((495.0..1500.0).contains(&longest), "{longest} ms");
 }
@@ -187,4 +187,27 @@ fn connections_that_end_are_opened_again() {
     let counted = opened.saturating_sub(12)..=opened + 2;
     assert!(counted.contains(&connections.tried), "{connections:?}, {opened} opened");
     assert!(connections.lost + 4 >= connections.tried, "{connections:?}");
+}
+
+/// A server that stands still answers nothing, so the times of replies tell nothing of it.
+#[test]
+fn what_waits_is_told_while_a_run_goes_on() {
+    let begin = Instant::now();
+    let (server, _) = serve(Manner::Stalls(begin, begin + 1000 * MS));
+    let mut log = Builder::new();
+    log.call(Request { uri: "/".into(), ..Request::default() });
+    let schedule = Schedule::drawn(Rate::constant(100.0).unwrap(), Arrivals::Fixed, 1);
+    let load = Load::Arriving { schedule, count: None, kept: Some(2) };
+    let run = Run { duration: Some(1000 * MS), ..support::run(log.finish(), server, load, 5000 * MS) };
+    let running = engine::start(run, Keep::default()).unwrap();
+    let mut found = None;
+    while found.is_none() && !running.is_over() {
+        thread::sleep(10 * MS);
+        found = Some(running.progress()).filter(|now| now.longest_wait >= 400 * MS);
+    }
+    // Two are on their way, and those behind them wait in line.
+    let found = found.expect("a long wait while the server stands still");
+    assert!(found.waiting > 2, "{found:?}");
+    running.stop();
+    running.finish().unwrap();
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{By, QueueDrops, StatusClass};
 
 /// The version of the schema: changes when something is removed or comes to mean something else.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// Everything. Readers check the schema first.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -37,20 +37,20 @@ pub struct Results {
     pub replies: Replies,
     /// How many replies were compared with their files; none if that was not asked for.
     pub verification: Option<Verified>,
-    /// Of whole replies, from the issue of the call.
-    pub reply_time_ms: Curve,
+    /// Of whole replies, from the issue of the call. This and other distributions: none where there is nothing.
+    pub reply_time_ms: Option<Curve>,
     /// Of whole replies, from when the call should have been issued.
-    pub corrected_reply_time_ms: Curve,
-    /// The same, with those that clients gave up.
-    pub wait_ms: Waits,
+    pub corrected_reply_time_ms: Option<Curve>,
+    /// The same, with calls that were not answered.
+    pub wait_ms: Option<Waits>,
     /// From the first byte sent to the first byte received.
-    pub response_time_ms: Distribution,
+    pub response_time_ms: Option<Distribution>,
     /// From the first byte received to the last.
-    pub transfer_time_ms: Distribution,
+    pub transfer_time_ms: Option<Distribution>,
     /// How long clients waited that gave up.
-    pub timeout_time_ms: Distribution,
+    pub timeout_time_ms: Option<Distribution>,
     /// How late sessions arrived.
-    pub lateness_ms: Distribution,
+    pub lateness_ms: Option<Distribution>,
     /// What the generator itself used.
     pub generator: Generator,
     /// By class of sizes.
@@ -83,6 +83,11 @@ pub struct Facts {
     pub targets: Vec<String>,
     /// How load was made: `sessions`, `open`, `paced` or `closed`.
     pub model: String,
+    /// What arrives, or follows one another in a closed loop: `sessions` of a file, `connections` for several
+    /// requests each, or single `requests`.
+    pub unit: String,
+    /// The run was to end after so many requests; none: after its time, or so many sessions.
+    pub requests: Option<u64>,
     /// Arrivals asked for: `exponential`, `uniform`, `fixed` or `logged`; none in a closed loop.
     pub arrivals: Option<String>,
     /// Sessions per second asked for, on average over the measured time; none in a closed loop.
@@ -223,8 +228,8 @@ pub struct Sessions {
     pub completed_per_s: f64,
     pub failed: u64,
     pub unfinished: u64,
-    pub lifetime_s: Spread,
-    pub failtime_s: Spread,
+    pub lifetime_s: Option<Spread>,
+    pub failtime_s: Option<Spread>,
 }
 
 /// Connections.
@@ -236,9 +241,9 @@ pub struct Connections {
     pub tried_per_s: f64,
     pub connected: u64,
     pub lost: u64,
-    pub connect_time_ms: Distribution,
-    pub time_ms: Spread,
-    pub replies_per_connection: f64,
+    pub connect_time_ms: Option<Distribution>,
+    pub time_ms: Option<Spread>,
+    pub replies_per_connection: Option<f64>,
 }
 
 /// Calls.
@@ -285,7 +290,7 @@ pub struct Outcomes {
 pub struct Replies {
     pub count: u64,
     pub per_s: f64,
-    pub samples_per_s: Spread,
+    pub samples_per_s: Option<Spread>,
     pub head_bytes: u64,
     pub body_bytes: u64,
     pub body_mbps: f64,
@@ -337,7 +342,7 @@ pub struct OfSize {
     /// Bytes of bodies of whole replies.
     pub bytes: u64,
     /// How long whole replies took.
-    pub reply_time_ms: Curve,
+    pub reply_time_ms: Option<Curve>,
 }
 
 /// Calls for bodies of one size.
@@ -368,7 +373,7 @@ pub struct OfKind {
     /// Whole replies.
     pub statuses: By<StatusClass>,
     /// How long they took.
-    pub reply_time_ms: Distribution,
+    pub reply_time_ms: Option<Distribution>,
 }
 
 /// Calls of one class of clients.
@@ -388,9 +393,9 @@ pub struct OfClientClass {
     /// Calls that failed, those included.
     pub errors: u64,
     /// How long whole replies took.
-    pub reply_time_ms: Distribution,
-    /// The same from when calls should have been issued, with those that clients gave up.
-    pub wait_ms: Waits,
+    pub reply_time_ms: Option<Distribution>,
+    /// The same from when calls should have been issued, with calls that were not answered.
+    pub wait_ms: Option<Waits>,
 }
 
 /// One of the papers' rules, and what was found.
@@ -418,8 +423,10 @@ pub struct Judged {
     /// The quantity: milliseconds, a part of one, a number, or a number per second. None: nothing was
     /// measured.
     pub found: Option<f64>,
-    /// What was found is a lower bound: clients waited that long and gave up.
+    /// What was found is a lower bound, as some calls were not answered.
     pub bound: bool,
+    /// The most that a lower bound can be; none if that is not known, and where it is none.
+    pub at_most: Option<f64>,
     /// Whether the run keeps to it: it was measured, and what the run fails if it is so is not so.
     pub holds: bool,
 }
@@ -438,8 +445,8 @@ pub struct Second {
     pub errors: u64,
     /// Bytes of the replies' bodies.
     pub bytes: u64,
-    /// The mean time of the replies from issue to the last byte; 0 if there is none.
-    pub mean_reply_time_ms: f64,
+    /// The mean time of the replies from issue to the last byte; none if there is none.
+    pub mean_reply_time_ms: Option<f64>,
 }
 
 /// A histogram in a few numbers.
@@ -465,7 +472,7 @@ pub struct Curve {
     /// The few.
     #[serde(flatten)]
     pub times: Distribution,
-    /// Parts of all times, each with the milliseconds that it did not exceed. Empty where there are none.
+    /// Parts of all times, each with the milliseconds that it did not exceed.
     pub percentiles: Vec<(f64, f64)>,
 }
 
@@ -476,10 +483,10 @@ pub struct Waits {
     /// All of them.
     #[serde(flatten)]
     pub times: Curve,
-    /// How many of them are lower bounds.
+    /// How many of them are of calls without a reply, which count as longer than all others.
     pub bounds: u64,
-    /// The least of these; none if there is none.
-    pub least_bound: Option<f64>,
+    /// The part of all that are of whole replies: beyond it, percentiles are lower bounds.
+    pub known_part: f64,
 }
 
 /// Numbers without their histogram.
@@ -501,11 +508,12 @@ mod tests {
     #[test]
     fn results_of_an_older_program_are_read() {
         let told = r#"{"schema":2,"calls":{"issued":7,"outcomes":{"reply":5}},"new":1,
-            "wait_ms":{"count":7,"p99":1.5,"percentiles":[[0.5,1.0]],"bounds":2,"least_bound":null}}"#;
+            "wait_ms":{"count":7,"p99":1.5,"percentiles":[[0.5,1.0]],"bounds":2,"known_part":0.5}}"#;
         let results: Results = serde_json::from_str(told).unwrap();
-        assert_eq!((results.schema, results.calls.issued, results.calls.outcomes.reply), (SCHEMA, 7, 5));
-        assert_eq!((results.wait_ms.bounds, results.wait_ms.times.times.p99), (2, 1.5));
-        assert_eq!(results.wait_ms.times.percentiles, [(0.5, 1.0)]);
+        assert_eq!((results.schema, results.calls.issued, results.calls.outcomes.reply), (2, 7, 5));
+        let waits = results.wait_ms.unwrap();
+        assert_eq!((waits.bounds, waits.times.times.p99), (2, 1.5));
+        assert_eq!(waits.times.percentiles, [(0.5, 1.0)]);
         assert_eq!(serde_json::from_str::<Results>("{}").unwrap(), Results::default());
     }
 

@@ -56,7 +56,7 @@ fn figures(of: &Results) -> [(&'static str, f64, usize); 7] {
         ("sessions arrived, per second", of.sessions.arrived_per_s, 0),
         ("replies, per second", of.replies.per_s, 0),
         ("timeouts", of.calls.timeouts as f64, 0),
-        ("lateness, 99.9%, ms", of.lateness_ms.p999, 3),
+        ("lateness, 99.9%, ms", of.lateness_ms.map_or(0.0, |times| times.p999), 3),
     ]
 }
 

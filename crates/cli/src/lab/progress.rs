@@ -13,6 +13,8 @@ pub(super) struct Watcher {
     duration: Option<Duration>,
     /// With the most sessions that there are, if not endless.
     schedules: Vec<(Schedule, Option<u64>)>,
+    /// What arrives: sessions, connections or requests.
+    unit: String,
     /// What was so far, and when: rates are from then on.
     before: Option<Progress>,
     since: Instant,
@@ -22,13 +24,18 @@ pub(super) struct Watcher {
 const LEAST: Duration = Duration::from_secs(1);
 
 impl Watcher {
-    /// Of a run that takes so long, with those schedules of so many sessions at most.
-    pub(super) fn new(duration: Option<Duration>, schedules: Vec<(Schedule, Option<u64>)>) -> Self {
+    /// Of a run that takes so long, with those schedules of so many sessions, or whatever it is, at most.
+    pub(super) fn new(
+        duration: Option<Duration>,
+        schedules: Vec<(Schedule, Option<u64>)>,
+        unit: &str,
+    ) -> Self {
         let display = match duration {
             Some(duration) => Display::new(Some(duration.as_millis() as u64), "{bar:20} {msg}, {eta} left"),
             None => Display::new(None, "{spinner} {msg}"),
         };
-        Self { display, duration, schedules, before: None, since: Instant::now() }
+        let unit = unit.to_owned();
+        Self { display, duration, schedules, unit, before: None, since: Instant::now() }
     }
 
     /// Shows how far it is.
@@ -39,7 +46,11 @@ impl Watcher {
         let before = self.before.clone().unwrap_or_default();
         let seconds = now.elapsed.saturating_sub(before.elapsed).as_secs_f64().max(1e-3);
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
-        let time = |percent| now.reply_times.percentile_ms_since(&before.reply_times, percent).unwrap_or(0.0);
+        let time = |percent| now.reply_times.percentile_ms_since(&before.reply_times, percent);
+        let times = match (time(50.0), time(99.0)) {
+            (Some(p50), Some(p99)) => format!("p50 {p50:.2} ms, p99 {p99:.2} ms"),
+            _ => "no reply".to_owned(),
+        };
         let due_by = |time: Duration| -> f64 {
             let most = |count: Option<u64>| count.map_or(f64::MAX, |count| count as f64);
             self.schedules.iter().map(|(schedule, count)| schedule.due_by(time).min(most(*count))).sum()
@@ -54,14 +65,12 @@ impl Watcher {
             bad => format!(" and {bad} replies of 4xx or 5xx"),
         };
         let message = format!(
-            "{} sessions/s{asked}, {} replies/s, {:.1} Mbps of bodies, p50 {:.2} ms, p99 {:.2} ms, {} \
-             open, so far {} errors{bad}",
+            "{} {}/s{asked}, {} replies/s, {:.1} Mbps of bodies, {times}, {}, so far {} errors{bad}",
             short(rate(now.arrived, before.arrived)),
+            self.unit,
             short(rate(now.shown.replies, before.shown.replies)),
             rate(now.shown.body_bytes, before.shown.body_bytes) * 8.0 / 1e6,
-            time(50.0),
-            time(99.0),
-            now.open,
+            waiting(&now),
             now.shown.errors
         );
         let over = self.duration.is_some_and(|duration| now.elapsed >= duration);
@@ -87,6 +96,16 @@ impl Watcher {
     /// Clears the line.
     pub(super) fn end(self) {
         self.display.end();
+    }
+}
+
+/// What is asked for and has no reply yet: what a server that stands still shows, whose last replies were quick.
+fn waiting(now: &Progress) -> String {
+    match now.waiting {
+        0 => format!("{} open", now.open),
+        calls => {
+            format!("{} open, {calls} calls wait, one for {:.2} s", now.open, now.longest_wait.as_secs_f64())
+        }
     }
 }
 
@@ -133,6 +152,14 @@ impl Bar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_waits_is_told() {
+        let mut now = Progress { open: 8, ..Progress::default() };
+        assert_eq!(waiting(&now), "8 open");
+        (now.waiting, now.longest_wait) = (5, Duration::from_millis(1234));
+        assert_eq!(waiting(&now), "8 open, 5 calls wait, one for 1.23 s");
+    }
 
     #[test]
     fn small_rates_are_not_none() {

@@ -1,6 +1,7 @@
 //! Values of options that the crate [`units`] does not read.
 
-use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::time::Duration;
 
 use http::Uri;
 use http::uri::Scheme;
@@ -57,11 +58,44 @@ pub(super) fn sources(text: &str) -> Result<Several<IpAddr>, String> {
 /// A target.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
+    /// At the first of the name's addresses.
     pub(super) server: Server,
+    /// The others.
+    others: Vec<SocketAddr>,
     /// What the Host line says: the URL's authority (RFC 9110 section 7.2).
     pub(super) host: String,
     /// The path with its query, as it is sent; `/` where there is no path.
     pub(super) path: String,
+}
+
+impl Target {
+    /// The same at the first of its name's addresses where something listens, in their order; where nothing
+    /// does, at the first of all. A name with a single address is not tried. `fits` says which may be used.
+    pub(super) fn where_it_answers(self, patience: Duration, fits: impl Fn(&SocketAddr) -> bool) -> Self {
+        let Some(first) = self.server.address().filter(|_| !self.others.is_empty()) else { return self };
+        let all: Vec<SocketAddr> = [first].iter().chain(&self.others).copied().filter(fits).collect();
+        let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, patience).is_ok();
+        match all.iter().find(answers).or(all.first()) {
+            Some(address) => Self { server: Server::Inet(*address), ..self },
+            None => self,
+        }
+    }
+}
+
+/// All addresses of a name, each once. `localhost` is this machine with both of its loopback addresses,
+/// whatever the resolver says (RFC 6761 section 6.3).
+fn addresses(name: &str, port: u16) -> Vec<SocketAddr> {
+    let found = (name, port).to_socket_addrs().into_iter().flatten();
+    let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+    let is_local = name.eq_ignore_ascii_case("localhost");
+    let local = loopback.into_iter().filter(|_| is_local).map(|ip: IpAddr| SocketAddr::new(ip, port));
+    let mut all = Vec::new();
+    for address in found.chain(local) {
+        if !all.contains(&address) {
+            all.push(address);
+        }
+    }
+    all
 }
 
 /// A target such as `http://127.0.0.1:8080/index.html`, or `unix:/run/server.sock:/index.html`.
@@ -102,9 +136,9 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
     };
     fields::host(host).map_err(|error| format!("{error}; {allowed}"))?;
     let name = authority.host().trim_start_matches('[').trim_end_matches(']');
-    let address = (name, port).to_socket_addrs().ok().and_then(|mut found| found.next());
-    let address = address.ok_or_else(|| format!("no such host; {allowed}"))?;
-    target_of(Server::Inet(address), host, &path, allowed)
+    let mut addresses = addresses(name, port).into_iter();
+    let address = addresses.next().ok_or_else(|| format!("no such host; {allowed}"))?;
+    Ok(Target { others: addresses.collect(), ..target_of(Server::Inet(address), host, &path, allowed)? })
 }
 
 /// A fragment is for the client alone (RFC 9110 section 7.1).
@@ -122,12 +156,12 @@ const LONGEST_SOCKET_NAME: usize = 107;
 
 fn target_of(server: Server, host: &str, path: &str, allowed: &str) -> Result<Target, String> {
     target::check(path).map_err(|error| format!("{error}; {allowed}"))?;
-    Ok(Target { server, host: host.to_owned(), path: path.to_owned() })
+    Ok(Target { server, others: Vec::new(), host: host.to_owned(), path: path.to_owned() })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::net::TcpListener;
 
     use super::*;
 
@@ -141,6 +175,23 @@ mod tests {
             assert!(cpus(wrong).is_err(), "{wrong}");
         }
         assert!(sources("127.0.0.9-127.0.0.2").is_err() && sources("localhost").is_err());
+    }
+
+    #[test]
+    fn a_name_is_tried_at_all_its_addresses() {
+        let listens = TcpListener::bind("[::1]:0").unwrap();
+        let port = listens.local_addr().unwrap().port();
+        let name = target(&format!("http://localhost:{port}/a")).unwrap();
+        let patience = Duration::from_secs(2);
+        let server = |fits: fn(&SocketAddr) -> bool| {
+            let found = name.clone().where_it_answers(patience, fits);
+            (found.server.to_string(), found.host)
+        };
+        let host = format!("localhost:{port}");
+        assert_eq!(server(|_| true), (format!("http://[::1]:{port}"), host.clone()));
+        assert_eq!(server(SocketAddr::is_ipv4), (format!("http://127.0.0.1:{port}"), host.clone()));
+        drop(listens);
+        assert_eq!(server(|_| true), (name.server.to_string(), host), "nothing listens");
     }
 
     #[test]

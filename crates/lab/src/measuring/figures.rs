@@ -73,7 +73,7 @@ pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>) -> Result<Outco
         timeouts: over(calls.timeouts as f64, issued),
         errors: over(calls.errors as f64, issued),
         refused: over(status(StatusClass::ClientError) + status(StatusClass::ServerError), issued),
-        times: times(&results.wait_ms.times),
+        times: results.wait_ms.as_ref().map(|waits| times(&waits.times)).unwrap_or_default(),
         by_size,
         looks: Some(*looks),
         seconds: whole_seconds(results),
@@ -283,19 +283,19 @@ const COMPUTED: &str = "computed";
 
 fn parties(results: &Results) -> Vec<Party> {
     let seconds = results.run.outcome.duration_s - results.run.warm_up_s;
-    let party = |name: &str, calls: u64, statuses: &By<StatusClass>, times: &Distribution| Party {
+    let party = |name: &str, calls: u64, statuses: &By<StatusClass>, times: Option<Distribution>| Party {
         name: name.to_owned(),
         calls_per_s: over(calls as f64, seconds),
         good_per_s: over(statuses[StatusClass::Successful] as f64, seconds),
-        p99_ms: times.p99,
+        p99_ms: times.map_or(0.0, |times| times.p99),
     };
     let classes = results.by_class.iter();
-    let classes = classes.map(|of| party(&of.class, of.calls, &of.statuses, &of.reply_time_ms));
+    let classes = classes.map(|of| party(&of.class, of.calls, &of.statuses, of.reply_time_ms));
     // Where all is computed there is nothing to tell it from.
     let has_files = results.by_kind.iter().any(|kind| !kind.dynamic);
     let kinds = results.by_kind.iter().filter(|_| has_files).map(|of| {
         let name = if of.dynamic { COMPUTED } else { "files" };
-        party(name, of.calls, &of.statuses, &of.reply_time_ms)
+        party(name, of.calls, &of.statuses, of.reply_time_ms)
     });
     classes.chain(kinds).collect()
 }
@@ -315,8 +315,8 @@ fn of_size(class: &results::load::OfSize) -> OfSize {
         reached: class.reached as f64,
         timeouts: class.timeouts as f64,
         unserved: class.unserved as f64,
-        mean_ms: class.reply_time_ms.times.mean,
-        p99_ms: class.reply_time_ms.times.p99,
+        mean_ms: class.reply_time_ms.as_ref().map_or(0.0, |curve| curve.times.mean),
+        p99_ms: class.reply_time_ms.as_ref().map_or(0.0, |curve| curve.times.p99),
     }
 }
 

@@ -186,8 +186,9 @@ mod tests {
         // A process that calls itself as the generator's threads do.
         symlink("/bin/sleep", directory.join("load-0")).unwrap();
         // It reads sessions for a second, makes load, and waits for late replies.
-        let script = "echo '{\"schema\": 2}' > load.json; sleep 1; touch begun; exec ./load-0 2";
-        let generator = generator(directory, script);
+        let script =
+            format!("echo '{{\"schema\": {SCHEMA}}}' > load.json; sleep 1; touch begun; exec ./load-0 2");
+        let generator = generator(directory, &script);
         let seen = |_| Ok((directory.join("begun").exists(), Instant::now()));
         let watched = generator.watch(LENGTHS, seen).unwrap();
         let ended = Instant::now();

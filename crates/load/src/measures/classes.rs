@@ -67,7 +67,7 @@ mod tests {
         both.take_in(&classes);
         let found: Vec<_> = both
             .each()
-            .map(|of| (of.outcomes.of(Outcome::Reply), of.outcomes.timeouts(), of.waits.times.count()))
+            .map(|of| (of.outcomes.of(Outcome::Reply), of.outcomes.timeouts(), of.waits.count()))
             .collect();
         assert_eq!(found, [(4, 0, 4), (0, 2, 2)]);
         assert_eq!(both.each().map(|of| of.statuses[1]).collect::<Vec<_>>(), [4, 0]);

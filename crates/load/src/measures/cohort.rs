@@ -122,10 +122,11 @@ mod tests {
         cohort.call(&call(Outcome::Unfinished, 10 * MS, 510 * MS));
         // Nobody waited for those.
         cohort.call(&call(Outcome::Refused, 10 * MS, 10 * MS));
-        let Waits { times, bounds, .. } = &cohort.waits;
-        assert_eq!((times.count(), *bounds), (100, 10));
+        let waits = &cohort.waits;
+        assert_eq!((waits.count(), waits.bounds()), (100, 10));
         let at = |percent| {
-            (times.percentile_ms(percent).round() as u64, cohort.waits.is_bound(times.percentile_ms(percent)))
+            let found = waits.percentile(percent).unwrap();
+            (found.ms.round() as u64, found.is_bound)
         };
         assert_eq!(
             (at(50.0), at(90.0), at(91.0), at(99.0)),

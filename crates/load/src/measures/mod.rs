@@ -62,7 +62,7 @@ pub use sessions::Sessions;
 pub use sizes::{BySize, OfClass, SizeClass};
 pub use times::{Moments, Times};
 pub use verified::Verified;
-pub use waits::Waits;
+pub use waits::{Found, Waits};
 
 /// What a recorder has to know beforehand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -387,6 +387,7 @@ pub(crate) mod tests {
             promised: None,
             resent: 0,
             compared: false,
+            gives_up: Nanos::MAX,
             outcome,
         }
     }
@@ -441,7 +442,7 @@ pub(crate) mod tests {
         assert_eq!(recorder.under_way(), 0);
         let Measures { flow, cohort, .. } = Measures::merge(vec![recorder]);
         assert_eq!((flow.replies(), cohort.issued), (1, 2));
-        assert!((cohort.waits.times.mean_ms() - 49.0).abs() < 0.1 && cohort.reply_times.mean_ms() < 1.1);
+        assert!((cohort.waits.mean().unwrap().ms - 49.0).abs() < 0.1 && cohort.reply_times.mean_ms() < 1.1);
     }
 
     proptest! {

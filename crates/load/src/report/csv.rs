@@ -3,7 +3,7 @@
 
 use super::Facts;
 use super::validity::nothing_measured;
-use crate::measures::{Measures, Times};
+use crate::measures::{Cohort, Found, Measures};
 
 /// A line of names, and one of values. What is not known is empty.
 pub fn render(measures: &Measures, facts: &Facts) -> String {
@@ -34,26 +34,26 @@ fn columns(measures: &Measures, facts: &Facts) -> Vec<(String, String)> {
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();
-    for (name, times) in [("reply_time_ms", &cohort.reply_times), ("wait_ms", &cohort.waits.times)] {
-        columns.extend(of_times(name, times));
-    }
+    let Cohort { reply_times: times, waits, .. } = cohort;
+    let of_replies = |ms: f64| (times.count() > 0).then_some(ms);
+    columns.extend(of_times("reply_time_ms", of_replies(times.mean_ms()), |percent| {
+        of_replies(times.percentile_ms(percent))
+    }));
+    let ms = |found: Option<Found>| found.map(|found| found.ms);
+    columns.extend(of_times("wait_ms", ms(waits.mean()), |percent| ms(waits.percentile(percent))));
     columns
 }
 
-fn of_times(name: &str, times: &Times) -> [(String, String); 6] {
-    let percentile = |percent| times.percentile_ms(percent);
+fn of_times(name: &str, mean: Option<f64>, percentile: impl Fn(f64) -> Option<f64>) -> [(String, String); 6] {
     [
-        ("mean", times.mean_ms()),
+        ("mean", mean),
         ("p50", percentile(50.0)),
         ("p90", percentile(90.0)),
         ("p99", percentile(99.0)),
         ("p999", percentile(99.9)),
         ("max", percentile(100.0)),
     ]
-    .map(|(which, ms)| {
-        let known = if times.count() == 0 { String::new() } else { ms.to_string() };
-        (format!("{name}_{which}"), known)
-    })
+    .map(|(which, ms)| (format!("{name}_{which}"), ms.map_or_else(String::new, |ms| ms.to_string())))
 }
 
 #[cfg(test)]

@@ -2,6 +2,11 @@
 
 use results::load::Facts;
 
+/// What arrives, in the plural. Older results don't say.
+pub(super) fn unit(facts: &Facts) -> &str {
+    if facts.unit.is_empty() { "sessions" } else { &facts.unit }
+}
+
 /// CPU microseconds that the generator used for each of so many.
 pub(super) fn cpu_us_per(facts: &Facts, count: u64) -> f64 {
     if count == 0 { 0.0 } else { cpu_s(facts) * 1e6 / count as f64 }

@@ -19,39 +19,49 @@ const FRACTIONS: [f64; 26] = [
     0.95, 0.975, 0.99, 0.995, 0.999, 0.9995, 0.9999,
 ];
 
-fn curve(times: &Times) -> Curve {
+fn curve(times: &Times) -> Option<Curve> {
     let point = |fraction| (fraction, times.percentile_ms(fraction * 100.0));
-    let percentiles = if times.count() == 0 { Vec::new() } else { FRACTIONS.map(point).into() };
-    Curve { times: distribution(times), percentiles }
+    Some(Curve { times: distribution(times)?, percentiles: FRACTIONS.map(point).into() })
 }
 
-fn waits(waits: &measures::Waits) -> Waits {
-    Waits { times: curve(&waits.times), bounds: waits.bounds, least_bound: waits.least_bound_ms() }
+fn waits(waits: &measures::Waits) -> Option<Waits> {
+    let of = |percent| waits.percentile(percent).map_or(0.0, |found| found.ms);
+    let times = Distribution {
+        count: waits.count(),
+        mean: waits.mean()?.ms,
+        deviation: waits.deviation_ms(),
+        ..percentiles(of)
+    };
+    let point = |fraction| (fraction, of(fraction * 100.0));
+    let times = Curve { times, percentiles: FRACTIONS.map(point).into() };
+    Some(Waits { times, bounds: waits.bounds(), known_part: waits.known_part()? })
 }
 
-fn distribution(times: &Times) -> Distribution {
-    let of = |percent| times.percentile_ms(percent);
-    Distribution {
-        count: times.count(),
-        mean: times.mean_ms(),
-        deviation: times.deviation_ms(),
-        min: of(0.0),
-        p50: of(50.0),
-        p90: of(90.0),
-        p99: of(99.0),
-        p999: of(99.9),
-        max: of(100.0),
-    }
+/// None where there is nothing, here and below: a time of 0 would be a fast server's.
+fn distribution(times: &Times) -> Option<Distribution> {
+    let (count, mean, deviation) = (times.count(), times.mean_ms(), times.deviation_ms());
+    (count > 0).then(|| Distribution {
+        count,
+        mean,
+        deviation,
+        ..percentiles(|percent| times.percentile_ms(percent))
+    })
 }
 
-fn spread(moments: &Moments) -> Spread {
-    Spread {
+fn percentiles(of: impl Fn(f64) -> f64) -> Distribution {
+    let (min, max) = (of(0.0), of(100.0));
+    let [p50, p90, p99, p999] = [50.0, 90.0, 99.0, 99.9].map(of);
+    Distribution { min, p50, p90, p99, p999, max, ..Distribution::default() }
+}
+
+fn spread(moments: &Moments) -> Option<Spread> {
+    (moments.count() > 0).then(|| Spread {
         count: moments.count(),
         mean: moments.mean(),
         deviation: moments.deviation(),
         min: moments.least(),
         max: moments.most(),
-    }
+    })
 }
 
 /// Those of a run, held against `thresholds`.
@@ -85,7 +95,7 @@ pub fn results(measures: &Measures, run: &Facts, thresholds: &[Threshold]) -> Re
             lost: connections.lost,
             connect_time_ms: distribution(&connections.connect_times),
             time_ms: spread(&connections.time_ms),
-            replies_per_connection: connections.replies_of_each(),
+            replies_per_connection: (connections.replies > 0).then(|| connections.replies_of_each()),
         },
         calls: Calls {
             issued: cohort.issued,
@@ -155,7 +165,8 @@ fn second(second: &measures::Second) -> Second {
         timeouts: second.timeouts,
         errors: second.errors,
         bytes: second.bytes,
-        mean_reply_time_ms: second.reply_time as f64 / 1e6 / second.replies.max(1) as f64,
+        mean_reply_time_ms: (second.replies > 0)
+            .then(|| second.reply_time as f64 / 1e6 / second.replies as f64),
     }
 }
 
@@ -308,7 +319,7 @@ mod tests {
     fn curves_go_through_what_is_told_besides() {
         let mut times = Times::new();
         (1..=10_000).for_each(|ms| times.record(ms * 1_000_000));
-        let Curve { times: told, percentiles } = curve(&times);
+        let Curve { times: told, percentiles } = curve(&times).unwrap();
         assert!(percentiles.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "{percentiles:?}");
         for (fraction, ms) in [(0.5, told.p50), (0.9, told.p90), (0.99, told.p99), (0.999, told.p999)] {
             assert!(percentiles.contains(&(fraction, ms)), "{fraction}: {percentiles:?}");
@@ -316,6 +327,6 @@ mod tests {
         for (fraction, ms) in percentiles {
             assert!((ms / (fraction * 1e4) - 1.0).abs() < 0.001, "{fraction}: {ms}");
         }
-        assert_eq!(curve(&Times::new()).percentiles, []);
+        assert_eq!(curve(&Times::new()), None);
     }
 }

@@ -76,6 +76,8 @@ mod tests {
             began_unix_s: 1_800_000_000,
             targets: vec!["http://127.0.0.1:80".into()],
             model: "sessions".into(),
+            unit: "sessions".into(),
+            requests: None,
             arrivals: Some("exponential".into()),
             asked_sessions_per_s: Some(10.0),
             asked_requests_per_s: Some(10.0),

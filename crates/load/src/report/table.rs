@@ -7,7 +7,7 @@ use results::load::{AtListener, Dropped, Facts, Outcome as RunOutcome};
 
 use super::chart::{Bars, write_chart};
 use super::facts;
-use crate::measures::{Measures, SizeClass, Times};
+use crate::measures::{Measures, SizeClass, Times, Waits};
 use crate::record::Outcome;
 
 /// A few lines on what happened, then a table of times, and how they are distributed.
@@ -36,16 +36,20 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts, bars: Bars) 
     let end = if *interrupted { ", interrupted" } else { "" };
     writeln!(text, "{seconds:.2} s measured{warm_up}{end}\n")?;
 
-    let asked = facts.asked_sessions_per_s.map_or_else(String::new, |rate| format!(", {rate:.2}/s asked"));
-    writeln!(
-        text,
-        "sessions     {} arrived ({:.2}/s{asked}): {} completed, {} failed, {} under way at the end",
-        sessions.arrived,
-        per_s(sessions.arrived),
-        sessions.completed,
-        sessions.failed,
-        sessions.unfinished
-    )?;
+    let asked = |rate: Option<f64>| rate.map_or_else(String::new, |rate| format!(", {rate:.2}/s asked"));
+    let of_sessions = facts::unit(facts) == "sessions";
+    if of_sessions {
+        writeln!(
+            text,
+            "sessions     {} arrived ({:.2}/s{}): {} completed, {} failed, {} under way at the end",
+            sessions.arrived,
+            per_s(sessions.arrived),
+            asked(facts.asked_sessions_per_s),
+            sessions.completed,
+            sessions.failed,
+            sessions.unfinished
+        )?;
+    }
     let lost = some(connections.lost, "ended by the server under way");
     writeln!(
         text,
@@ -55,7 +59,8 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts, bars: Bars) 
         connections.connected
     )?;
     let resent = some(flow.resent, "sent again over other connections");
-    writeln!(text, "requests     {} sent ({:.2}/s){resent}", flow.requests, per_s(flow.requests))?;
+    let asked = if of_sessions { String::new() } else { asked(facts.asked_requests_per_s) };
+    writeln!(text, "requests     {} sent ({:.2}/s{asked}){resent}", flow.requests, per_s(flow.requests))?;
     let mbps = flow.body_bytes as f64 * 8.0 / 1e6 / seconds;
     writeln!(
         text,
@@ -99,15 +104,13 @@ fn write_times(text: &mut String, measures: &Measures, facts: &Facts) -> std::fm
     if facts.model != "closed" {
         row(text, "  from intended start", &cohort.corrected_times)?;
     }
-    if cohort.waits.bounds > 0 {
-        row_of(text, "  and those given up", &cohort.waits.times, |ms| cohort.waits.is_bound(ms))?;
+    if cohort.waits.bounds() > 0 {
+        row_of_waits(text, "  with the unanswered", &cohort.waits)?;
     }
     row(text, "  response", &cohort.response_times)?;
     row(text, "  transfer", &cohort.transfer_times)?;
     row(text, "connect", &connections.connect_times)?;
-    if cohort.timeout_times.count() > 0 {
-        row(text, "timeouts", &cohort.timeout_times)?;
-    }
+    row(text, "timeouts", &cohort.timeout_times)?;
     let sizes: Vec<_> =
         SizeClass::ALL.into_iter().filter(|class| cohort.by_size.of(*class).calls > 0).collect();
     if sizes.len() > 1 {
@@ -141,7 +144,7 @@ fn write_generator(text: &mut String, measures: &Measures, facts: &Facts) -> std
     let late = if facts.model == "closed" {
         String::new()
     } else {
-        format!(", sessions late by {late:.2} ms (99.9%)")
+        format!(", {} late by {late:.2} ms (99.9%)", facts::unit(facts))
     };
     let cpus = facts.cpus.len();
     let waited = measures.pressure.waited_part() * 100.0;
@@ -187,22 +190,29 @@ fn write_drops(text: &mut String, dropped: &Dropped) -> std::fmt::Result {
 }
 
 const COLUMNS: [&str; 7] = ["count", "mean", "p50", "p90", "p99", "p99.9", "max"];
+/// Of the columns behind the mean.
+const PERCENTS: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 100.0];
 
+/// Nothing, where there is nothing.
 fn row(text: &mut String, name: &str, times: &Times) -> std::fmt::Result {
-    row_of(text, name, times, |_| false)
+    if times.count() == 0 {
+        return Ok(());
+    }
+    write!(text, "{name:<22}{:>10}", times.count())?;
+    let percentiles = PERCENTS.map(|percent| times.percentile_ms(percent));
+    for ms in [times.mean_ms()].into_iter().chain(percentiles) {
+        write!(text, "{ms:>10.3}")?;
+    }
+    writeln!(text)
 }
 
 /// Times of which some are lower bounds only: these are marked.
-fn row_of(text: &mut String, name: &str, times: &Times, is_bound: impl Fn(f64) -> bool) -> std::fmt::Result {
-    write!(text, "{name:<22}{:>10}", times.count())?;
-    let mean = times.mean_ms();
-    let percentiles = [50.0, 90.0, 99.0, 99.9, 100.0].map(|percent| times.percentile_ms(percent));
-    // One bound makes the mean a bound.
-    let marked =
-        [(mean, is_bound(percentiles[4]))].into_iter().chain(percentiles.map(|ms| (ms, is_bound(ms))));
-    for (ms, bound) in marked {
-        let mark = if bound { ">" } else { "" };
-        write!(text, "{:>10}", format!("{mark}{ms:.3}"))?;
+fn row_of_waits(text: &mut String, name: &str, waits: &Waits) -> std::fmt::Result {
+    write!(text, "{name:<22}{:>10}", waits.count())?;
+    let percentiles = PERCENTS.map(|percent| waits.percentile(percent));
+    for found in [waits.mean()].into_iter().chain(percentiles).flatten() {
+        let mark = if found.is_bound { ">" } else { "" };
+        write!(text, "{:>10}", format!("{mark}{:.3}", found.ms))?;
     }
     writeln!(text)
 }
@@ -211,6 +221,28 @@ fn row_of(text: &mut String, name: &str, times: &Times, is_bound: impl Fn(f64) -
 mod tests {
     use super::*;
     use crate::report::tests::sample;
+
+    #[test]
+    fn who_asks_for_requests_is_told_of_requests() {
+        let (measures, mut facts) = sample();
+        facts.model = "open".into();
+        for (unit, told) in [("requests", "requests late by"), ("connections", "connections late by")] {
+            facts.unit = unit.into();
+            let text = render(&measures, &facts, Bars::Ascii);
+            assert!(!text.contains("session"), "{text}");
+            assert!(text.contains("requests     100 sent (10.00/s, 10.00/s asked)\n"), "{text}");
+            assert!(text.contains(told), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_empty_is_left_out() {
+        let (mut measures, facts) = sample();
+        let has = |measures: &Measures| render(measures, &facts, Bars::Ascii).contains("\nconnect  ");
+        assert!(has(&measures));
+        measures.connections.connect_times = Times::new();
+        assert!(!has(&measures));
+    }
 
     #[test]
     fn people_find_what_they_look_for() {

@@ -5,7 +5,8 @@ use std::str::FromStr;
 use results::load::{Facts, Judged};
 
 use super::validity::nothing_measured;
-use crate::measures::Measures;
+use crate::measures::{Found, Measures};
+use crate::record::Outcome;
 
 /// What a run fails if it is so.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,8 +21,8 @@ pub struct Threshold {
 /// It can't be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{reason}; allowed: mean, p50, p90, p99, p999 or max and a time (p99 > 50ms, max >= 1.5s), errors or \
-     timeouts and a part (errors > 1%, timeouts > 0.005), 2xx, 3xx, 4xx, 5xx or non-2xx and a number or a \
+    "{reason}; allowed: mean, max or a percentile such as p50, p95 or p99.9 and a time (p99 > 50ms, \
+     max >= 1.5s), errors or timeouts and a part (errors > 1%, timeouts > 0.005), 2xx, 3xx, 4xx, 5xx or non-2xx and a number or a \
      part (5xx > 0, non-2xx > 1%), replies/s and a number (replies/s < 1000), with >, >=, < or <="
 )]
 pub struct Misunderstood {
@@ -58,12 +59,9 @@ enum Unit {
     PerS,
 }
 
-const QUANTITIES: [(&str, Quantity); 14] = [
+/// Those that have a name. Percentiles are read by [`percentile`].
+const QUANTITIES: [(&str, Quantity); 10] = [
     ("mean", Quantity::Mean),
-    ("p50", Quantity::Percentile(50.0)),
-    ("p90", Quantity::Percentile(90.0)),
-    ("p99", Quantity::Percentile(99.0)),
-    ("p999", Quantity::Percentile(99.9)),
     ("max", Quantity::Percentile(100.0)),
     ("errors", Quantity::Errors),
     ("timeouts", Quantity::Timeouts),
@@ -103,14 +101,27 @@ impl FromStr for Threshold {
             .find(|(sign, _)| rest.starts_with(sign))
             .ok_or_else(|| no(format!("{text:?} compares nothing")))?;
         let (name, value) = (name.trim(), rest[sign.len()..].trim());
-        let (_, quantity) = QUANTITIES
-            .into_iter()
-            .find(|(known, _)| *known == name)
-            .ok_or_else(|| no(format!("{name:?} is not known")))?;
+        let named = QUANTITIES.into_iter().find(|(known, _)| *known == name).map(|(_, quantity)| quantity);
+        let quantity = named.or_else(|| percentile(name).map(Quantity::Percentile));
+        let quantity = quantity.ok_or_else(|| no(format!("{name:?} is not known")))?;
         let limit = quantity.limit(value).ok_or_else(|| no(format!("{value:?} is nothing for {name}")))?;
         let (limit, unit) = limit;
         Ok(Self { expression: text.trim().to_owned(), quantity, comparison, limit, unit })
     }
+}
+
+/// A percentile such as `p95` or `p99.9`, or `p999` for the latter.
+fn percentile(name: &str) -> Option<f64> {
+    let digits = name.strip_prefix('p')?;
+    if !digits.bytes().all(|digit| digit.is_ascii_digit() || digit == b'.') {
+        return None;
+    }
+    let with_point = match digits.split_at_checked(2) {
+        Some(("99", decimals)) if !decimals.is_empty() && !digits.contains('.') => format!("99.{decimals}"),
+        _ => digits.to_owned(),
+    };
+    let percent: f64 = with_point.parse().ok()?;
+    (percent > 0.0 && percent <= 100.0).then_some(percent)
 }
 
 impl Quantity {
@@ -133,36 +144,44 @@ impl Quantity {
         Some((number * factor, unit)).filter(|(limit, _)| (0.0..=most).contains(limit))
     }
 
-    /// What a run came to, and whether that is a lower bound.
-    fn of(self, unit: Unit, measures: &Measures, facts: &Facts) -> Option<(f64, bool)> {
+    /// What a run came to: the least and the most that it can be.
+    fn of(self, unit: Unit, measures: &Measures, facts: &Facts) -> Option<(f64, f64)> {
         let Measures { cohort, flow, .. } = measures;
-        let times = &cohort.waits.times;
         let all = if unit == Unit::Count { 1 } else { cohort.issued };
-        let part = |count: u64| (cohort.issued > 0).then(|| (count as f64 / all as f64, false));
+        let exactly = |found: f64| (found, found);
+        let part = |count: u64| (cohort.issued > 0).then(|| exactly(count as f64 / all as f64));
+        let time = |found: Found| (found.ms, found.at_most_ms.unwrap_or(f64::INFINITY));
         match self {
             _ if nothing_measured(measures, facts).is_some() => None,
-            Self::Mean | Self::Percentile(_) if times.count() == 0 => None,
-            // One bound makes the mean a bound.
-            Self::Mean => Some((times.mean_ms(), cohort.waits.bounds > 0)),
-            Self::Percentile(percent) => {
-                let ms = times.percentile_ms(percent);
-                Some((ms, cohort.waits.is_bound(ms)))
-            }
+            Self::Mean => cohort.waits.mean().map(time),
+            Self::Percentile(percent) => cohort.waits.percentile(percent).map(time),
             Self::Errors => part(cohort.outcomes.errors()),
             Self::Timeouts => part(cohort.outcomes.timeouts()),
             Self::Status(class) => part(cohort.statuses[class - 1]),
             Self::NoSuccess => part(cohort.statuses.iter().sum::<u64>() - cohort.statuses[1]),
-            Self::RepliesPerS => Some((flow.replies() as f64 / facts.measured_s(), false)),
+            Self::RepliesPerS => Some(exactly(flow.replies() as f64 / facts.measured_s())),
         }
     }
 }
 
 impl Threshold {
+    /// Whether a limit tells of the server however short the generator was of its CPU: a limit to what came
+    /// of calls, none of which failed in the generator, and not one to times or rates.
+    pub fn is_of_the_server_alone(&self, measures: &Measures) -> bool {
+        let outcomes = &measures.cohort.outcomes;
+        match self.quantity {
+            Quantity::Mean | Quantity::Percentile(_) | Quantity::RepliesPerS => false,
+            Quantity::Errors | Quantity::Timeouts => {
+                outcomes.of(Outcome::NoPort) + outcomes.of(Outcome::NoDescriptor) == 0
+            }
+            Quantity::Status(_) | Quantity::NoSuccess => true,
+        }
+    }
+
     fn judge(&self, measures: &Measures, facts: &Facts) -> Judged {
         let found = self.quantity.of(self.unit, measures, facts);
-        let holds = found.is_some_and(|(found, bound)| {
-            // Nobody knows how long those would have waited who gave up: longer than any limit.
-            let found = if bound { f64::INFINITY } else { found };
+        let holds = found.is_some_and(|(_, found)| {
+            // A call without a reply took as long as it can have taken: what is not known is no success.
             let is_so = match self.comparison {
                 Comparison::Above => found > self.limit,
                 Comparison::AtLeast => found >= self.limit,
@@ -172,21 +191,21 @@ impl Threshold {
             !is_so
         });
         let expression = self.expression.clone();
-        Judged {
-            expression,
-            found: found.map(|(found, _)| found),
-            bound: found.is_some_and(|of| of.1),
-            holds,
-        }
+        let bound = found.filter(|(least, most)| least < most);
+        let at_most = bound.map(|(_, most)| most).filter(|most| most.is_finite());
+        Judged { expression, found: found.map(|(least, _)| least), bound: bound.is_some(), at_most, holds }
     }
 
     /// What a run came to, for people.
     pub fn told(&self, judged: &Judged) -> String {
         let verdict = if judged.holds { "holds" } else { "BROKEN" };
-        let mark = if judged.bound { ">" } else { "" };
         let found = match (judged.found, self.unit) {
             (None, _) => "nothing".to_owned(),
-            (Some(found), Unit::Ms) => format!("{mark}{found:.3} ms"),
+            (Some(found), Unit::Ms) => match judged.at_most {
+                Some(most) => format!("{found:.3} to {most:.3} ms"),
+                None if judged.bound => format!(">{found:.3} ms"),
+                None => format!("{found:.3} ms"),
+            },
             (Some(found), Unit::Part { percent: true }) => format!("{}%", rounded(found * 100.0)),
             (Some(found), Unit::Part { percent: false }) => rounded(found),
             (Some(found), Unit::Count) => format!("{found}"),
@@ -212,7 +231,9 @@ pub fn judge(thresholds: &[Threshold], measures: &Measures, facts: &Facts) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measures::Waits;
+    use crate::measures::tests::call;
+    use crate::measures::{Recorder, Scope};
+    use crate::record::Call;
     use crate::report::tests::sample;
 
     /// Of a hundred calls ninety took 2 ms from their intended start, and ten were given up as soon.
@@ -234,8 +255,12 @@ mod tests {
         let gave_up = judge("p99 > 50ms");
         assert_eq!((gave_up.1, gave_up.2), (true, false), "who gave up might have waited for longer");
         assert!(!judge("mean > 1s").2);
-        measures.cohort.waits = Waits::default();
-        measures.cohort.waits.times = measures.cohort.corrected_times.clone();
+        // The same without those that were given up.
+        let mut recorder = Recorder::new(Scope { window: 0..u64::MAX, requests: 1 }, None);
+        for number in 0..90 {
+            recorder.call(&call(Outcome::Reply, number * 100_000_000, number * 100_000_000 + 1_000_000));
+        }
+        measures.cohort.waits = Measures::merge(vec![recorder]).cohort.waits;
         let judge = |expression: &str| {
             let judged = judged(expression, &measures, &facts);
             (judged.bound, judged.holds)
@@ -276,8 +301,54 @@ mod tests {
         ] {
             assert_eq!(told(expression), verdict);
         }
-        let told = told("p50 > 1s");
-        assert!(told.starts_with("BROKEN: found >2.") && told.ends_with(" ms, fails if p50 > 1s"), "{told}");
+        let known = told("p50 > 1s");
+        assert!(known.starts_with("holds: found 2.") && known.ends_with(" ms, fails if p50 > 1s"), "{known}");
+        let bound = told("p99 > 1s");
+        assert!(
+            bound.starts_with("BROKEN: found >2.") && bound.ends_with(" ms, fails if p99 > 1s"),
+            "{bound}"
+        );
+    }
+
+    /// Of a thousand calls ten are cut short at once.
+    #[test]
+    fn one_fast_failure_breaks_no_limit_that_the_others_keep() {
+        let (mut measures, facts) = sample();
+        let mut recorder = Recorder::new(Scope { window: 0..u64::MAX, requests: 1 }, None);
+        for number in 0..1000 {
+            let begun = call(if number % 100 == 0 { Outcome::CutShort } else { Outcome::Reply }, 0, 290_000);
+            recorder.call(&Call { intended: 0, gives_up: 1_000_000_000, ..begun });
+        }
+        measures.cohort.waits = Measures::merge(vec![recorder]).cohort.waits;
+        let told = |expression: &str| {
+            let threshold: Threshold = expression.parse().unwrap();
+            threshold.told(&threshold.judge(&measures, &facts))
+        };
+        for (expression, verdict) in [
+            ("p50 > 50ms", "holds: found 0.290 ms, fails if p50 > 50ms"),
+            ("p99 > 50ms", "holds: found 0.290 ms, fails if p99 > 50ms"),
+            ("p99 > 0.2ms", "BROKEN: found 0.290 ms, fails if p99 > 0.2ms"),
+            ("p99.5 > 50ms", "BROKEN: found >0.290 ms, fails if p99.5 > 50ms"),
+            ("max > 50ms", "BROKEN: found >0.290 ms, fails if max > 50ms"),
+            ("mean > 50ms", "holds: found 0.290 to 10.287 ms, fails if mean > 50ms"),
+            ("mean > 5ms", "BROKEN: found 0.290 to 10.287 ms, fails if mean > 5ms"),
+            ("mean < 1ms", "holds: found 0.290 to 10.287 ms, fails if mean < 1ms"),
+        ] {
+            assert_eq!(told(expression), verdict);
+        }
+    }
+
+    #[test]
+    fn every_percentile_has_a_name() {
+        let percents =
+            ["p50", "p95", "p5", "p99.9", "p999", "p9999", "p99.99", "p100", "p995"].map(percentile);
+        let expected = [50.0, 95.0, 5.0, 99.9, 99.9, 99.99, 99.99, 100.0, 99.5].map(Some);
+        assert_eq!(percents, expected);
+        for wrong in
+            ["p", "p0", "p00", "p-5", "p100.5", "pNaN", "p+5", "pinf", "q50", "p5e1", "50", "pé5", "p101"]
+        {
+            assert_eq!(percentile(wrong), None, "{wrong}");
+        }
     }
 
     #[test]
@@ -289,8 +360,11 @@ mod tests {
     #[test]
     fn what_is_allowed_is_told() {
         for (text, told) in [
-            ("p99", "\"p99\" compares nothing; allowed: mean, p50"),
-            ("p98 > 1ms", "\"p98\" is not known; allowed"),
+            ("p99", "\"p99\" compares nothing; allowed: mean, max"),
+            ("p0 > 1ms", "\"p0\" is not known; allowed"),
+            ("p1e1 > 1ms", "\"p1e1\" is not known; allowed"),
+            ("p100.1 > 1ms", "\"p100.1\" is not known; allowed"),
+            ("p98 > 1", "\"1\" is nothing for p98; allowed"),
             ("p99 > 50", "\"50\" is nothing for p99; allowed"),
             ("p99 > -5ms", "\"-5ms\" is nothing for p99"),
             ("p99 > NaNms", "\"NaNms\" is nothing for p99"),

@@ -4,6 +4,7 @@
 //! A *reason* makes the run invalid. A *remark* says which of the figures are not to be trusted, while the
 //! others are.
 
+use super::facts::unit;
 use super::{Facts, RunOutcome};
 use crate::measures::Measures;
 use crate::record::Outcome;
@@ -33,29 +34,35 @@ pub fn reasons_against(measures: &Measures, facts: &Facts) -> Vec<String> {
     }
     let mut reasons = short_of_cpu(measures, facts);
     let RunOutcome { due_sessions, stolen_s, .. } = &facts.outcome;
+    let unit = unit(facts);
     if let Some(due) = due_sessions {
         let late = measures.lateness.count_above_ms(LATE_MS);
         if is_more_than_chance(late, measures.lateness.count(), LATE) {
             let hint = if facts.realtime { "" } else { "; --realtime may help" };
             reasons.push(format!(
-                "{late} of {} sessions arrived more than {LATE_MS} ms late ({:.0}% may be{hint})",
+                "{late} of {} {unit} arrived more than {LATE_MS} ms late ({:.0}% may be{hint})",
                 measures.lateness.count(),
                 LATE * 100.0
             ));
         }
         let missing = due.saturating_sub(measures.sessions.arrived);
         if missing as f64 > *due as f64 * MISSING {
-            reasons.push(format!("{missing} of {due} sessions that were due did not arrive"));
+            reasons.push(format!("{missing} of {due} {unit} that were due did not arrive"));
         }
     }
     let stolen = stolen_s / (facts.measured_s() * facts.cpus.len() as f64);
     if stolen > STOLEN {
         reasons.push(format!("the hypervisor took {:.0}% of the generator's CPU time", stolen * 100.0));
     }
-    for (outcome, what) in [(Outcome::NoPort, "ports"), (Outcome::NoDescriptor, "descriptors")] {
+    let ports = ("ports", "name more addresses with --source, such as 127.0.0.2-127.0.0.9");
+    let descriptors = ("descriptors", "shorten --timeout, ask for less, or raise the limit (ulimit -n)");
+    for (outcome, (what, hint)) in [(Outcome::NoPort, ports), (Outcome::NoDescriptor, descriptors)] {
         let count = measures.flow.outcomes.of(outcome);
         if count > 0 {
-            reasons.push(format!("the generator ran out of {what} ({count} times)"));
+            reasons.push(format!(
+                "the generator ran out of {what}: {count} connections did not fit ({}); {hint}",
+                outcome.name()
+            ));
         }
     }
     reasons
@@ -83,6 +90,9 @@ fn short_of_cpu(measures: &Measures, facts: &Facts) -> Vec<String> {
             reasons.push(format!("the generator's CPU {cpu} was saturated ({:.0}% busy)", busy * 100.0));
         }
     }
+    if let Some(reason) = reasons.last_mut() {
+        reason.push_str(&what_saturation_means(facts));
+    }
     let pressure = &measures.pressure;
     // Who may wait all the time may want its core all the time, as those do who have a server's: what they
     // can't do more of is running.
@@ -90,10 +100,11 @@ fn short_of_cpu(measures: &Measures, facts: &Facts) -> Vec<String> {
     if reasons.is_empty() && saturated as f64 > pressure.seconds as f64 * SATURATED {
         reasons.push(format!(
             "the generator's CPU was saturated in {saturated} of {} seconds (it ran for {:.1} s and waited \
-             for {:.1} s)",
+             for {:.1} s){}",
             pressure.seconds,
             pressure.ran as f64 / 1e9,
-            pressure.waited as f64 / 1e9
+            pressure.waited as f64 / 1e9,
+            what_saturation_means(facts)
         ));
     }
     // What a client does is delayed by as much on average; a closed loop has no schedule that would show it.
@@ -107,6 +118,24 @@ fn short_of_cpu(measures: &Measures, facts: &Facts) -> Vec<String> {
     reasons
 }
 
+/// What figures tell of a server whose generator's CPU is full, and what to do.
+fn what_saturation_means(facts: &Facts) -> String {
+    let (threads, cores) = (facts.cpus.len(), facts.machine.cores);
+    let more = if threads < cores {
+        format!("give it more CPUs that the server does not need (--cpus; there are {cores})")
+    } else {
+        "generate load on a machine with more CPUs".to_owned()
+    };
+    if facts.model == "closed" {
+        format!(
+            ": the server may be faster, so the replies per second are a lower bound, and times are too long; \
+             {more}, or ask at a rate that is less (--rate)"
+        )
+    } else {
+        format!(": times are too long; {more}, or ask at a lower rate (--rate)")
+    }
+}
+
 /// What of the figures is the generator's, where the others stand.
 pub fn remarks_on(measures: &Measures, facts: &Facts) -> Vec<String> {
     let lateness = &measures.lateness;
@@ -116,9 +145,10 @@ pub fn remarks_on(measures: &Measures, facts: &Facts) -> Vec<String> {
         && !is_more_than_chance(late, lateness.count(), LATE);
     let remark = remarkable.then(|| {
         format!(
-            "{late} of {} sessions arrived more than {LATE_MS} ms late, by up to {:.1} ms: of times from the \
+            "{late} of {} {} arrived more than {LATE_MS} ms late, by up to {:.1} ms: of times from the \
              intended start, those beyond p99 may be the generator's",
             lateness.count(),
+            unit(facts),
             lateness.percentile_ms(100.0)
         )
     });
@@ -157,7 +187,14 @@ mod tests {
         let of = |facts: &Facts| reasons_against(&measures, facts).concat();
         assert_eq!(of(&facts), "");
         facts.outcome.cpu_s = vec![(6.0, 3.9)];
-        assert!(of(&facts).contains("99% busy"));
+        assert!(of(&facts).contains("99% busy): times are too long; "), "{}", of(&facts));
+        (facts.model, facts.machine.cores) = ("closed".into(), 4);
+        let told = of(&facts);
+        let bound = "99% busy): the server may be faster, so the replies per second are a lower bound, and";
+        assert!(told.contains(bound) && told.contains("(--cpus; there are 4)"), "{told}");
+        facts.machine.cores = 1;
+        assert!(of(&facts).contains("a machine with more CPUs, or"));
+        facts.model = "sessions".into();
         facts.outcome.cpu_s = vec![(1.0, 1.0)];
         facts.outcome.due_sessions = Some(200);
         assert!(of(&facts).contains("100 of 200 sessions that were due did not arrive"));

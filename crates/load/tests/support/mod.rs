@@ -21,6 +21,7 @@ pub(crate) fn run(log: SessionLog, server: SocketAddr, load: Load, patience: Dur
             patience: Patience { connect: patience, reply: patience, think: Duration::ZERO, retries: 0 },
         }],
         duration: None,
+        requests: None,
         verify: None,
         cpus: vec![*sys::process::allowed_cpus().unwrap().last().unwrap()],
         realtime: false,

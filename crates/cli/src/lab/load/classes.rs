@@ -11,7 +11,7 @@ use workload::session::SessionLog;
 
 use super::{ArrivalsName, OnTimeout, Options};
 use crate::lab::BadInput;
-use crate::lab::values::{self, Several};
+use crate::lab::values::{self, Several, Target};
 
 /// A class as an option says it. What it leaves out is as with all clients.
 #[derive(Clone, Debug)]
@@ -81,10 +81,12 @@ pub(super) fn of(options: &Options, log: &SessionLog) -> Result<Vec<Class>> {
 
 /// How sessions come: in a closed loop, at a rate, or when the log says.
 fn how_it_comes(options: &Options, log: &SessionLog) -> Result<Load> {
-    let &Options { connections, arrivals, session_count: count, .. } = options;
+    let &Options { connections, arrivals, session_count, request_count, .. } = options;
     let sessions_per_call = log.len() as f64 / log.calls() as f64;
-    let of_requests = options.rate.as_ref().map(|rate| rate.times(sessions_per_call));
-    let rate = options.session_rate.clone().or(of_requests);
+    let for_requests = |requests: u64| requests.div_ceil((log.calls() / log.len()) as u64);
+    let of_requests = request_count.map(for_requests);
+    let rate = options.rate.as_ref().map(|rate| rate.times(sessions_per_call));
+    let rate = options.session_rate.clone().or(rate);
     let drawn = match arrivals.map(ArrivalsName::drawn) {
         None => Arrivals::Exponential,
         Some(Some(drawn)) => drawn,
@@ -96,8 +98,10 @@ fn how_it_comes(options: &Options, log: &SessionLog) -> Result<Load> {
         )),
     };
     match (connections, rate) {
-        (Some(connections), None) => Ok(Load::Closed { connections, count }),
+        // A loop goes on until all requests are asked for, over as many connections as that takes.
+        (Some(connections), None) => Ok(Load::Closed { connections, count: session_count }),
         (kept, Some(rate)) => {
+            let count = session_count.or(of_requests);
             Ok(Load::Arriving { schedule: Schedule::drawn(rate, drawn, options.seed), count, kept })
         }
         (None, None) if arrivals.is_none() => logged(options, log),
@@ -109,8 +113,9 @@ fn how_it_comes(options: &Options, log: &SessionLog) -> Result<Load> {
 fn logged(options: &Options, log: &SessionLog) -> Result<Load> {
     let Some(times) = log.arrivals() else {
         bail!(BadInput(
-            "one of --rate, --session-rate, --connections and --class is needed, or --sessions FILE with the \
-             times of a log (sluicelab sessions replay)"
+            "how does load come? Say --connections N (-c), each asking again when it is answered, or --rate R \
+             (-r), requests per second, or --session-rate, or --class, or --sessions FILE with the times of a \
+             log (sluicelab sessions replay)"
                 .to_owned()
         ))
     };
@@ -120,7 +125,7 @@ fn logged(options: &Options, log: &SessionLog) -> Result<Load> {
 }
 
 /// What only connections that are kept can't do.
-pub(super) fn check_kept(options: &Options, threads: usize) -> Result<(), BadInput> {
+pub(super) fn check_kept(options: &Options, targets: &[Target], threads: usize) -> Result<(), BadInput> {
     let connections = options.connections.unwrap_or(0);
     if (connections as usize) < threads {
         return Err(BadInput(format!(
@@ -134,11 +139,10 @@ pub(super) fn check_kept(options: &Options, threads: usize) -> Result<(), BadInp
                 .to_owned(),
         ));
     }
-    if !options.requests.has_own_paths() && options.target.iter().any(|to| to.path != options.target[0].path)
-    {
+    if !options.requests.has_own_paths() && targets.iter().any(|to| to.path != targets[0].path) {
         return Err(BadInput(format!(
             "--target: with --rate and --connections all targets have the same path, such as {}",
-            options.target[0].path
+            targets[0].path
         )));
     }
     Ok(())

@@ -32,17 +32,18 @@ pub(super) struct AskedFor {
     #[arg(long, value_name = "METHOD", conflicts_with = "sessions")]
     method: Option<Method>,
 
-    /// The body of every request without --sessions. No Content-Type is sent; --header can say one
+    /// The body of every request without --sessions; @FILE takes it from a file, @- from standard input, byte
+    /// for byte. No Content-Type is sent; --header can say one
     #[arg(long, value_name = "TEXT", conflicts_with = "sessions")]
     data: Option<String>,
 
-    /// The same, from a file
+    /// The same, from a file of this name
     #[arg(long, value_name = "FILE", conflicts_with_all = ["sessions", "data"])]
     data_file: Option<PathBuf>,
 
     /// Another header line for every request; may be repeated. One that requests have once only, such as Host
     /// or User-Agent, is sent instead of the usual one
-    #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
+    #[arg(short = 'H', long, value_name = "NAME: VALUE", value_parser = header)]
     header: Vec<String>,
 
     /// What the Host line says [default: host and port of the first target; localhost for a
@@ -83,7 +84,11 @@ impl AskedFor {
         let calls = self.requests_per_connection.unwrap_or(usual) as usize;
         let mut log = Builder::new();
         let contents = match (&self.data, &self.data_file) {
-            (Some(text), _) => Some(text.as_bytes().into()),
+            (Some(text), _) => Some(match text.strip_prefix('@') {
+                Some("-") => read("--data", Path::new("/dev/stdin"))?.into(),
+                Some(path) => read("--data", Path::new(path))?.into(),
+                None => text.as_bytes().into(),
+            }),
             (None, Some(path)) => Some(read("--data-file", path)?.into()),
             (None, None) => None,
         };

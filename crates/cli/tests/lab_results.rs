@@ -274,7 +274,7 @@ fn results_can_go_to_standard_output() {
     assert!(matches!(status.code(), Some(0 | 3)), "{status}");
     let all = fs::read_to_string(&path).expect("a file");
     let (table, json) = all.split_once('{').expect("JSON");
-    assert!(table.starts_with("before\n") && table.contains("sessions     10 arrived"), "{all}");
+    assert!(table.starts_with("before\n") && table.contains("requests     10 sent"), "{all}");
     let results: Value = serde_json::from_str(&format!("{{{json}")).expect("JSON");
     assert_eq!(results["calls"]["issued"], 10);
 }

@@ -352,12 +352,9 @@ fn times_hold_where_nothing_else_is_asked_for() {
     for (arguments, told) in [
         (
             &["--sessions=untimed"][..],
-            "one of --rate, --session-rate, --connections and --class is needed, or --sessions",
+            "how does load come? Say --connections N (-c), each asking again when it is answered, or",
         ),
-        (
-            &["--sessions=untimed", "--arrivals=logged"],
-            "one of --rate, --session-rate, --connections and --class is needed",
-        ),
+        (&["--sessions=untimed", "--arrivals=logged"], "how does load come? Say --connections N (-c)"),
         (&["--sessions=timed", "--arrivals=fixed"], "--arrivals: one of --rate and --session-rate is needed"),
         (
             &["--sessions=timed", "--arrivals=logged", "--rate=5"],

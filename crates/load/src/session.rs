@@ -475,8 +475,8 @@ impl Session {
         }
     }
 
-    /// The connection is at its end, and calls in flight are unanswered: they go to the next one, or fail like
-    /// this.
+    /// The connection is at its end, and calls in flight are unanswered: they go to the next one, or fail
+    /// like this.
     fn move_on(&mut self, kit: &mut Kit<'_>, outcome: Outcome, ender: Ender) {
         if let Some(place) = self.unrepeatable(kit)
             && let Some(flight) = self.flights.remove(place)

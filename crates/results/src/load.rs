@@ -37,7 +37,7 @@ pub struct Results {
     pub replies: Replies,
     /// How many replies were compared with their files; none if that was not asked for.
     pub verification: Option<Verified>,
-    /// Of whole replies, from the issue of the call. This and other distributions: none where there is nothing.
+    /// Of whole replies, from the issue of the call. None where there is nothing, as other distributions.
     pub reply_time_ms: Option<Curve>,
     /// Of whole replies, from when the call should have been issued.
     pub corrected_reply_time_ms: Option<Curve>,

@@ -101,7 +101,8 @@ pub(crate) struct Options {
     seed: u64,
 
     /// End when so many requests are over, all connections together; before that, if --duration says so
-    #[arg(short = 'n', long = "requests", value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
+    #[arg(short = 'n', long = "requests", value_name = "N",
+          value_parser = clap::value_parser!(u64).range(1..),
           conflicts_with_all = ["sessions", "session_count", "session_rate", "class"],
           help_heading = "How load comes")]
     request_count: Option<u64>,
@@ -114,7 +115,8 @@ pub(crate) struct Options {
     /// When measuring ends
     /// [default: after 10s; with --requests, --session-count, or at the session file's times, with the last].
     /// The load goes on until the last request of that time is answered, or given up
-    #[arg(short, long, value_name = "TIME", value_parser = units::parse_time, help_heading = "How load comes")]
+    #[arg(short, long, value_name = "TIME", value_parser = units::parse_time,
+          help_heading = "How load comes")]
     duration: Option<Duration>,
 
     /// Leave the first part of the run out of the measures
@@ -206,8 +208,9 @@ pub(crate) struct Options {
 
     /// End with exit code 4 if this is so: 'p99 > 50ms', 'errors > 1%', 'non-2xx > 0', 'replies/s < 1000';
     /// may be repeated. mean, max and any percentile (p50, p95, p99.9) are of waits: from when a request was
-    /// due to its reply. A call without a reply counts as longer than all others. errors and timeouts are parts of the calls. 2xx, 3xx, 4xx, 5xx and
-    /// non-2xx are replies, as numbers or as parts of the calls (5xx > 1%). A reply of 4xx or 5xx is no error
+    /// due to its reply. A call without a reply counts as longer than all others. errors and timeouts are
+    /// parts of the calls. 2xx, 3xx, 4xx, 5xx and non-2xx are replies, as numbers or as parts of the calls
+    /// (5xx > 1%). A reply of 4xx or 5xx is no error
     #[arg(long, value_name = "EXPRESSION", help_heading = "Results")]
     fail_if: Vec<Threshold>,
 }

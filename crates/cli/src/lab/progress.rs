@@ -99,7 +99,7 @@ impl Watcher {
     }
 }
 
-/// What is asked for and has no reply yet: what a server that stands still shows, whose last replies were quick.
+/// What is asked for and has no reply yet. It shows that a server stands still whose last replies were quick.
 fn waiting(now: &Progress) -> String {
     match now.waiting {
         0 => format!("{} open", now.open),

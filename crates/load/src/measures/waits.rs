@@ -3,8 +3,8 @@
 use super::Times;
 use crate::record::{Call, Outcome};
 
-/// How long clients waited, with those that got no reply: percentiles of whole replies alone tell nothing of a
-/// server that stops answering.
+/// How long clients waited, with those that got no reply: percentiles of whole replies alone tell nothing of
+/// a server that stops answering.
 ///
 /// A call without a reply counts as longer than every reply. So percentiles up to the part of the calls that
 /// were answered are known, however soon the others failed. Beyond that part they are lower bounds.

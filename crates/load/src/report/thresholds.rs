@@ -22,8 +22,9 @@ pub struct Threshold {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{reason}; allowed: mean, max or a percentile such as p50, p95 or p99.9 and a time (p99 > 50ms, \
-     max >= 1.5s), errors or timeouts and a part (errors > 1%, timeouts > 0.005), 2xx, 3xx, 4xx, 5xx or non-2xx and a number or a \
-     part (5xx > 0, non-2xx > 1%), replies/s and a number (replies/s < 1000), with >, >=, < or <="
+     max >= 1.5s), errors or timeouts and a part (errors > 1%, timeouts > 0.005), 2xx, 3xx, 4xx, 5xx or \
+     non-2xx and a number or a part (5xx > 0, non-2xx > 1%), replies/s and a number (replies/s < 1000), with \
+     >, >=, < or <="
 )]
 pub struct Misunderstood {
     reason: String,

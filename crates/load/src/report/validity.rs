@@ -128,8 +128,8 @@ fn what_saturation_means(facts: &Facts) -> String {
     };
     if facts.model == "closed" {
         format!(
-            ": the server may be faster, so the replies per second are a lower bound, and times are too long; \
-             {more}, or ask at a rate that is less (--rate)"
+            ": the server may be faster, so the replies per second are a lower bound, and times are too \
+             long; {more}, or ask at a rate that is less (--rate)"
         )
     } else {
         format!(": times are too long; {more}, or ask at a lower rate (--rate)")

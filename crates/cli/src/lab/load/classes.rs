@@ -113,9 +113,9 @@ fn how_it_comes(options: &Options, log: &SessionLog) -> Result<Load> {
 fn logged(options: &Options, log: &SessionLog) -> Result<Load> {
     let Some(times) = log.arrivals() else {
         bail!(BadInput(
-            "how does load come? Say --connections N (-c), each asking again when it is answered, or --rate R \
-             (-r), requests per second, or --session-rate, or --class, or --sessions FILE with the times of a \
-             log (sluicelab sessions replay)"
+            "how does load come? Say --connections N (-c), each asking again when it is answered, or \
+             --rate R (-r), requests per second, or --session-rate, or --class, or --sessions FILE with the \
+             times of a log (sluicelab sessions replay)"
                 .to_owned()
         ))
     };

@@ -424,7 +424,8 @@ fn a_terminal_that_is_stopped(variant: &Variant) {
 /// The kernel tells the server by HUP, and a shell would tell all of its processes.
 fn a_terminal_that_is_closed(variant: &Variant) {
     let (terminal, mut server) = Terminal::start(Setup::new(variant), &[]);
-    server.get("/hello.txt");
+    // A worker that has not come to serve when it is replaced is killed, which is told.
+    server.warm_up();
     // What is lost with a terminal is told.
     eventually("the line is there", || terminal.shown().contains("/hello.txt"));
     drop(terminal);

@@ -294,7 +294,7 @@ fn given_up(server: &Server) -> u64 {
 /// They ask for long listings, all at once, and take nothing.
 fn listings_at_once(variant: &Variant) {
     const NAMES: usize = 1500;
-    const ATTEMPTS: usize = 5;
+    const ATTEMPTS: usize = 20;
     let setup = Setup::new(variant).config("listing = true\n[tcp]\nsend_buffer = \"64 KiB\"");
     let long = setup.root().join("long");
     fs::create_dir(&long).expect("a directory");

@@ -6,8 +6,10 @@
 //! header that is brought up to date, as databases and recordings have one, shows in the first; whatever is
 //! written anew shows in the last.
 //!
-//! Nobody waits for the disk for this: what was written lately is in memory, and so is the end of a file that
+//! Nobody waits for a disk for this: what was written lately is in memory, and so is the end of a file that
 //! is appended to. For the same reason nothing is remembered of a file that has been left alone for a while.
+//! A file system that cannot tell what is in memory is read as it is: tmpfs, where all is, and those of
+//! networks, on which opening the file has waited as well.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::io;
@@ -66,7 +68,7 @@ impl Ends {
     fn read(file: impl AsFd, size: u64) -> Self {
         let mut buffer = [0; LEN];
         let bytes = &mut buffer[..LEN.min(size as usize)];
-        let mut hash_at = |at| match sys::residency::read_at_cached(&file, bytes, at) {
+        let mut hash_at = |at| match sys::residency::read_at_unless_absent(&file, bytes, at) {
             Ok(n) if n == bytes.len() => {
                 let mut hasher = DefaultHasher::new();
                 hasher.write(bytes);

@@ -38,10 +38,9 @@ pub mod workspace;
 
 pub use skipped::skip;
 
-use std::env;
 use std::iter;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::ops::Range;
+use std::ops::RangeInclusive;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -68,31 +67,21 @@ pub fn sleep_ms(ms: u64) {
 }
 
 /// A free address: no program listens there now. The kernel gives its port to no client, which might have it
-/// before a server does. No test gets the same twice, nor one that another may get while it runs.
+/// before a server does. No test gets the same twice.
 pub fn free_address() -> SocketAddr {
+    // The usual `net.ipv4.ip_local_port_range` begins at 32768.
+    const PORTS: RangeInclusive<u16> = 10_000..=32_000;
     static GIVEN: Mutex<Vec<SocketAddr>> = Mutex::new(Vec::new());
     let mut seed = [0; 8];
     getrandom(&mut seed, GetRandomFlags::empty()).expect("random bytes");
     let mut random = Random(u64::from_ne_bytes(seed));
-    let ports = ports();
-    let mut draw = || ports.start + random.below(ports.len()) as u16;
+    let mut draw = || PORTS.start() + random.below(PORTS.len()) as u16;
     let mut given = GIVEN.lock().expect("nobody panics with it");
     let is_free = |address: &SocketAddr| !given.contains(address) && TcpListener::bind(address).is_ok();
     let mut addresses = iter::repeat_with(|| SocketAddr::from((Ipv4Addr::LOCALHOST, draw()))).take(100);
     let address = addresses.find(is_free).expect("a free port");
     given.push(address);
     address
-}
-
-/// Those of the test that runs. nextest numbers the tests that run at the same time.
-fn ports() -> Range<u16> {
-    const FIRST: u16 = 10_000;
-    /// The usual `net.ipv4.ip_local_port_range` begins at 32768.
-    const END: u16 = 32_000;
-    const EACH: u16 = 500;
-    let slot = env::var("NEXTEST_TEST_GLOBAL_SLOT").ok().and_then(|slot| slot.parse().ok());
-    let first = FIRST + slot.unwrap_or(0_u16) % ((END - FIRST) / EACH) * EACH;
-    first..first + EACH
 }
 
 /// Numbers that look random and are the same in every run (splitmix64).

@@ -21,6 +21,9 @@ pub struct Results {
     pub valid: bool,
     /// Why the figures do not count, in sentences.
     pub invalid: Vec<String>,
+    /// Those of `invalid` which say that the generator was short of its CPU. In a closed loop they leave what
+    /// the server used for each reply as it is: the rates alone are the generator's.
+    pub short_of_cpu: Vec<String>,
     /// What of the figures is the generator's, although the others stand.
     pub remarks: Vec<String>,
     /// Why the run is no measurement, if it is none.

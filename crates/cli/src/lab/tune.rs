@@ -1,18 +1,21 @@
 //! `sluicelab tune`: looks for the settings with which a server does best.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Args;
 use lab::description::experiment::Experiment;
 use lab::description::load::Load;
 use lab::description::quantity::Quantity;
 use lab::description::workload::Workload;
+use lab::judging::verdict::Verdict;
 use lab::programs::interrupt;
 use lab::progress::Progress;
-use lab::record::tuned::Dimension;
+use lab::record::tuned::{Dimension, FRESH, Found};
+use lab::report::results::Results;
+use lab::servers;
 use lab::servers::spec::Spec;
 use lab::tuning::tune::{self, Search};
 use toml::Table;
@@ -22,10 +25,11 @@ use crate::console::print;
 
 /// `sluicelab tune`.
 #[derive(Debug, Args)]
-#[command(after_help = "Settings are drawn so that each value takes part as often as any other, the better \
-    half of them is measured more often, twice, the two best have their neighbours tried, and fresh rounds \
-    of winner, runner-up and the settings as they come are what is reported. Where --exhaustive is given all \
-    combinations are measured, as the papers did, however long it takes.\n\n\
+#[command(after_help = "Settings are drawn so that each value takes part as often as any other. The better \
+    half of them is measured more often, twice. With more time than the default the two best have their \
+    neighbours tried. Fresh rounds of winner, runner-up and the settings as they come are what is reported. \
+    It ends with what to write into the server's configuration, and how sure that is. Where --exhaustive is \
+    given all combinations are measured, as the papers did, however long it takes.\n\n\
     What was interrupted goes on with the same command and --out DIR.")]
 pub(crate) struct Options {
     /// Whose settings: sluice, nginx, lighttpd, apache, with settings that stay as they are, such as
@@ -43,13 +47,14 @@ pub(crate) struct Options {
     #[arg(long, default_value = "64 sessions")]
     load: Load,
     /// What is to be best: replies/s, CPU us/reply, Mbit/s, 'mean ms', 'p99 ms', ...
-    #[arg(long, value_name = "QUANTITY", default_value = "replies/s", value_parser = Quantity::named)]
+    #[arg(long, value_name = "QUANTITY", default_value = "CPU us/reply",
+        value_parser = Quantity::named)]
     by: Quantity,
     /// Workload, load and all else as an experiment's first point has them
     #[arg(long, value_name = "EXPERIMENT.toml", conflicts_with_all = ["workload", "load", "by"])]
     like: Option<PathBuf>,
     /// How long it may take, about
-    #[arg(long, value_name = "TIME", default_value = "20min", value_parser = units::parse_time)]
+    #[arg(long, value_name = "TIME", default_value = "3min", value_parser = units::parse_time)]
     budget: Duration,
     /// Measure all combinations
     #[arg(long, conflicts_with = "budget")]
@@ -60,9 +65,6 @@ pub(crate) struct Options {
     #[command(flatten)]
     means: means::Where,
 }
-
-/// The part of its CPU that the server has, in percent: clients have a whole one, and are to be faster.
-const SHARE: i64 = 30;
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let dimensions =
@@ -80,6 +82,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let means = options.means.means()?;
     interrupt::catch()?;
     super::tell_of_others();
+    let extent = search.extent().map_err(|error| BadInput(error.to_string()))?;
+    let time = search.time(extent)?;
+    super::tell(&format!(
+        "{} of {} combinations, {} fresh rounds, about {:.0} minutes",
+        extent.candidates,
+        search.combinations(),
+        extent.fresh_rounds,
+        (time.as_secs_f64() / 60.0).ceil()
+    ));
     let found = search.run(&directory, &means, &Progress::new())?;
     for heat in &found.heats {
         print(&format!("\n{}, {} rounds, by {}:\n", heat.name, heat.rounds, found.quantity))?;
@@ -95,7 +106,43 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         found.plateau.join("; ")
     ))?;
     run::tell(&directory)?;
+    print(&format!("\n{}\n", conclusion(&search, &found, &directory)?))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What to set, how sure that is, and what more time would bring.
+fn conclusion(search: &Search, found: &Found, directory: &Path) -> Result<String> {
+    let Results { verdicts, .. } = Results::of(&directory.join(FRESH))?;
+    let best = found.best().context("nobody took part in the fresh rounds")?;
+    let settings: Vec<String> =
+        found.dimensions.iter().zip(&best.values).map(|(of, value)| of.with(value)).collect();
+    let name = tune::named(&search.server, &settings);
+    let verdict = verdicts.iter().find(|verdict| verdict.server == name);
+    let ratio = verdict.and_then(|verdict| verdict.ratio).map_or(String::new(), |ratio| {
+        format!(" ({}: {ratio:.3} times, with 95% certainty, in {} rounds)", found.quantity, ratio.pairs)
+    });
+    let tried = format!("{} of {} combinations were tried", found.tried(), search.combinations());
+    let more = search.longer()?.map_or(String::new(), |(budget, extent)| {
+        let steps = if extent.steps { ", the neighbours of the two best," } else { "" };
+        format!(
+            " --budget {:.0}min tries {}{steps} and has {} fresh rounds.",
+            (budget.as_secs_f64() / 60.0).ceil(),
+            extent.candidates,
+            extent.fresh_rounds
+        )
+    });
+    if !verdict.is_some_and(Verdict::is_better) {
+        return Ok(format!(
+            "Keep the settings as they come: the best that was found is not told from them{ratio}. \
+             {tried}.{more}"
+        ));
+    }
+    let lines = servers::lines(&search.server, &settings);
+    Ok(format!(
+        "Better than the settings as they come{ratio}. {tried}.{more} For {}:\n\n    {}",
+        search.server.kind.configuration(),
+        lines.join("\n    ")
+    ))
 }
 
 impl Options {
@@ -120,10 +167,10 @@ impl Options {
             "title".to_owned(),
             format!("Settings of {}: {}, {}", self.server, self.workload, self.load).into(),
         );
-        table.insert("measured".to_owned(), "2.5 s".into());
-        if self.means.may_share() {
-            table.insert("share".to_owned(), SHARE.into());
+        for (key, value) in [("warm_up", "300 ms"), ("measured", "1 s")] {
+            table.insert(key.to_owned(), value.into());
         }
+        table.insert("slices".to_owned(), 2.into());
         let mut point = Table::new();
         point.insert("workload".to_owned(), self.workload.clone().into());
         point.insert("load".to_owned(), self.load.to_string().into());

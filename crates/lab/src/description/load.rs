@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use crate::description::quantity::{COST, Quantity, REPLIES};
+use crate::description::quantity::{COST, MEDIAN, P99, Quantity, REPLIES};
 
 /// How much load there is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,13 +40,22 @@ impl Load {
         matches!(self, Self::Rate(_) | Self::Times(_))
     }
 
-    /// What is compared where nothing else is said: where the server is always asked for more, what a reply
-    /// costs; where clients come as they like, how many are answered.
-    pub(crate) fn usually_compared(self) -> Vec<Quantity> {
+    /// What is compared where nothing else is said. Where the server is always asked for more: what a reply
+    /// costs, and how many there are. At a rate that it can serve, that rate is no result; what counts is
+    /// what a reply costs and how long clients wait. Where more is asked for than it can serve, or the most
+    /// is searched for: how many are answered.
+    pub fn usually_compared(self) -> Vec<Quantity> {
         match self {
             Self::Sessions(_) => vec![COST, REPLIES],
-            Self::Rate(_) | Self::Times(_) | Self::Most(_) => vec![REPLIES],
+            Self::Times(_) if self.is_too_much() => vec![REPLIES],
+            Self::Rate(_) | Self::Times(_) => vec![COST, MEDIAN, P99],
+            Self::Most(_) => vec![REPLIES],
         }
+    }
+
+    /// Whether it is more than the first server can serve.
+    pub fn is_too_much(self) -> bool {
+        matches!(self, Self::Times(times) if times >= 1.0)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use crate::record::outcome::Outcome;
+use crate::record::outcome::{Outcome, Slice};
 
 /// A figure of a trial.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +11,8 @@ pub struct Quantity {
     pub name: &'static str,
     /// Whether more of it is better.
     pub more_is_better: bool,
+    /// Whether it is the clients' doing where these could not have asked for more: rates and times.
+    pub is_of_pace: bool,
     /// How many digits after the point are told.
     pub digits: usize,
     /// What a trial says of it; not a number where it says nothing.
@@ -18,33 +20,47 @@ pub struct Quantity {
 }
 
 /// CPU time of all the server's processes for each reply.
-pub const COST: Quantity =
-    Quantity { name: "CPU us/reply", more_is_better: false, digits: 2, of: |of| of.cpu.server_us_per_reply };
+pub const COST: Quantity = cost("CPU us/reply", 2, |of| of.cpu.server_us_per_reply);
 /// Whole replies.
-pub const REPLIES: Quantity =
-    Quantity { name: "replies/s", more_is_better: true, digits: 0, of: |of| of.replies_per_s };
+pub const REPLIES: Quantity = rate("replies/s", 0, |of| of.replies_per_s);
 /// Those of status 2xx.
-pub const GOOD: Quantity =
-    Quantity { name: "2xx/s", more_is_better: true, digits: 1, of: |of| of.good_per_s.unwrap_or(f64::NAN) };
+pub const GOOD: Quantity = rate("2xx/s", 1, |of| of.good_per_s.unwrap_or(f64::NAN));
 /// Bits of bodies.
-pub const BITS: Quantity =
-    Quantity { name: "Mbit/s", more_is_better: true, digits: 1, of: |of| of.body_mbps.unwrap_or(f64::NAN) };
+pub const BITS: Quantity = rate("Mbit/s", 1, |of| of.body_mbps.unwrap_or(f64::NAN));
+/// How long half of the clients wait at most.
+pub const MEDIAN: Quantity = time("p50 ms", |of| of.times.p50);
+/// How long 99 of 100 clients wait at most.
+pub const P99: Quantity = time("p99 ms", |of| of.times.p99);
 /// Memory of all the server's processes.
-pub const MEMORY: Quantity =
-    Quantity { name: "memory MB", more_is_better: false, digits: 1, of: |of| of.memory_mb };
+pub const MEMORY: Quantity = cost("memory MB", 1, |of| of.memory_mb);
 
 const ALL: [Quantity; 10] = [
     COST,
     REPLIES,
     GOOD,
     BITS,
-    Quantity { name: "mean ms", more_is_better: false, digits: 2, of: |of| of.times.mean },
-    Quantity { name: "p50 ms", more_is_better: false, digits: 2, of: |of| of.times.p50 },
-    Quantity { name: "p90 ms", more_is_better: false, digits: 2, of: |of| of.times.p90 },
-    Quantity { name: "p99 ms", more_is_better: false, digits: 2, of: |of| of.times.p99 },
-    Quantity { name: "p99.9 ms", more_is_better: false, digits: 2, of: |of| of.times.p999 },
+    time("mean ms", |of| of.times.mean),
+    MEDIAN,
+    time("p90 ms", |of| of.times.p90),
+    P99,
+    time("p99.9 ms", |of| of.times.p999),
     MEMORY,
 ];
+
+/// What the server takes.
+const fn cost(name: &'static str, digits: usize, of: fn(&Outcome) -> f64) -> Quantity {
+    Quantity { name, more_is_better: false, is_of_pace: false, digits, of }
+}
+
+/// What clients get.
+const fn rate(name: &'static str, digits: usize, of: fn(&Outcome) -> f64) -> Quantity {
+    Quantity { name, more_is_better: true, is_of_pace: true, digits, of }
+}
+
+/// How long they wait.
+const fn time(name: &'static str, of: fn(&Outcome) -> f64) -> Quantity {
+    Quantity { name, more_is_better: false, is_of_pace: true, digits: 2, of }
+}
 
 /// Of these wrk tells nothing: a status is one of 4xx or 5xx there, or another; and it counts heads and
 /// bodies together.
@@ -64,6 +80,15 @@ impl Quantity {
         let names = || ALL.map(|quantity| quantity.name).join(", ");
         let found = ALL.into_iter().find(|quantity| quantity.name == name);
         found.ok_or_else(|| format!("{name:?} is no quantity; allowed: {}", names()))
+    }
+
+    /// What a slice of a trial says of it, if slices do.
+    pub(crate) fn of_slice(&self) -> Option<fn(&Slice) -> f64> {
+        match *self {
+            of if of == COST => Some(|slice| slice.server_us_per_reply),
+            of if of == REPLIES => Some(|slice| slice.replies_per_s),
+            _ => None,
+        }
     }
 
     /// What is more the better a value is.

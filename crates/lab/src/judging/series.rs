@@ -94,6 +94,11 @@ impl Series {
         self.outcomes().all(Outcome::is_valid)
     }
 
+    /// Whether its clients could not have asked for more in any round.
+    pub fn were_clients_short(&self) -> bool {
+        self.outcomes().any(|outcome| !outcome.clients_were_short.is_empty())
+    }
+
     /// Whether all rounds are measured, are valid, and are such in which the server did what it was measured
     /// for.
     pub fn counts(&self) -> bool {

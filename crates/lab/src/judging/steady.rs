@@ -9,9 +9,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::description::lengths::Lengths;
-use crate::judging::series::Series;
+use crate::description::quantity::Quantity;
+use crate::judging::series::{Found, Series};
 use crate::record::outcome::Outcome;
-use crate::statistics::{Ratio, median};
+use crate::statistics::{Ratio, median, two_states};
 
 /// What a change between the beginning and the end of trials has to exceed, as a part of one.
 const DRIFT: f64 = 0.05;
@@ -49,6 +50,22 @@ pub fn drift(series: &Series) -> Option<String> {
             series.server.name
         )
     })
+}
+
+/// What a figure says against one median being all of it: it jumps between two states. Slices say so where
+/// they have the figure, or else rounds.
+pub fn jump(series: &Series, found: &Found, quantity: Quantity) -> Option<String> {
+    let slices = quantity.of_slice();
+    let values: Vec<f64> = match slices {
+        Some(of) => series.outcomes().flat_map(|outcome| outcome.slices.iter().map(of)).collect(),
+        None => series.outcomes().map(quantity.of).collect(),
+    };
+    let [lower, upper] = two_states(&values)?.map(|state| (quantity.told(state.mean), state.count));
+    let what = if slices.is_some() { "slices" } else { "rounds" };
+    Some(format!(
+        "{} of {} jumps between two states at {}: {} in {} {what}, and {} in {}; a median hides that",
+        quantity.name, series.server.name, found.point.name, lower.0, lower.1, upper.0, upper.1
+    ))
 }
 
 impl Settling {
@@ -92,7 +109,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::description::experiment::Experiment;
+    use crate::description::quantity::COST;
     use crate::judging::series::Taken;
+    use crate::record::outcome::Slice;
     use crate::tests::in_rounds;
     use crate::tests::outcome;
 
@@ -111,6 +131,26 @@ mod tests {
         let said = drift(&of(&[60.0, 80.0, 100.0, 120.0])).unwrap();
         assert!(said.contains("has 1.571"), "{said}");
         assert_eq!(drift(&of(&[])), None);
+    }
+
+    #[test]
+    fn figures_that_jump_between_two_states_are_told() {
+        let text = "title = 't'\nservers = ['nginx']\n[[points]]\nworkload = 'single'\nload = '2x'";
+        let point = Experiment::parse(text).unwrap().points.remove(0);
+        let found = Found { point, series: Vec::new(), missing: 0 };
+        let told = |jumping: f64| {
+            let slice = |server_us_per_reply: f64| Slice { server_us_per_reply, replies_per_s: 1.0 };
+            let mut outcome = outcome(1.0);
+            outcome.slices = [27.0, jumping, 27.5, jumping].map(slice).into();
+            let rounds = vec![Taken::of(vec![outcome]); 6];
+            jump(&in_rounds("one", rounds), &found, COST)
+        };
+        assert_eq!(
+            told(37.0).unwrap(),
+            "CPU us/reply of one jumps between two states at single, 2x: 27.25 in 12 slices, and 37.00 in \
+             12; a median hides that"
+        );
+        assert_eq!(told(28.0), None);
     }
 
     #[test]

@@ -2,19 +2,19 @@
 //! can't tell.
 //!
 //! A difference is claimed where four things hold: the interval of the median ratio is wholly beyond the
-//! margin that was declared beforehand; the sign test says so after Holm's correction over all comparisons of
-//! the experiment; the first server, measured twice, is not found to differ from itself; and all trials that
-//! it rests on are valid and good. Everything else is "cannot tell", which is no proof of equality.
+//! margin that was declared beforehand; a t-test of the pairs says so after Holm's correction over all
+//! comparisons of the experiment; the first server, measured twice, is not found to differ from itself; and
+//! all trials that it rests on are valid and good. Everything else is "cannot tell", which is no proof of
+//! equality.
 
 use std::fmt;
 
 use serde::Serialize;
 
-use crate::description::quantity::{COST, Quantity, REPLIES};
+use crate::description::quantity::Quantity;
 use crate::judging::series::Found;
 use crate::judging::series::{Series, Taken};
-use crate::record::outcome::Slice;
-use crate::statistics::{FEWEST_ROUNDS, Interval, LEVEL, Ratio, bootstrap, holm, sign_test};
+use crate::statistics::{FEWEST_ROUNDS, Interval, LEVEL, Ratio, bootstrap, chance, holm};
 
 /// What is said of one server at one point.
 #[derive(Clone, Debug, Serialize)]
@@ -31,7 +31,7 @@ pub struct Verdict {
     pub ratio: Option<Ratio>,
     /// From drawing rounds and slices again, where there are enough of them.
     pub bootstrap: Option<Interval>,
-    /// How likely so many signs on one side would be, if there were nothing to find.
+    /// How likely ratios this far beyond the margin would be, if there were nothing to find.
     pub chance: f64,
     /// What follows.
     pub says: Says,
@@ -89,6 +89,10 @@ fn is_a_test(verdict: &Verdict) -> bool {
     }
 }
 
+/// They say something of the clients.
+const CLIENTS_WERE_SHORT: &str = "clients had no CPU left to ask for more, so that a server may be able to \
+    do more than it did; compare CPU us/reply";
+
 /// The figures themselves don't say.
 const WITHIN: &str = "the interval is not beyond the margin";
 
@@ -98,6 +102,7 @@ fn at_point(found: &Found, margin: f64, doubts: Doubts<'_>) -> Vec<Verdict> {
     let mut all = Vec::new();
     for &quantity in &found.point.compare {
         let against = against_first(found, first, quantity, margin);
+        let are_clients_short = |series: &Series| quantity.is_of_pace && series.were_clients_short();
         for other in others() {
             let quotients = other.quotients(first, quantity.of);
             let ratio = Ratio::of(quotients.iter().copied());
@@ -106,6 +111,9 @@ fn at_point(found: &Found, margin: f64, doubts: Doubts<'_>) -> Vec<Verdict> {
             let says = match (failure(other).or_else(|| failure(first)), doubt.or_else(|| against.clone())) {
                 (Some(how), _) => Says::Failed(how),
                 (None, Some(why)) => Says::CannotTell(why),
+                (None, None) if are_clients_short(first) || are_clients_short(other) => {
+                    Says::CannotTell(CLIENTS_WERE_SHORT.to_owned())
+                }
                 (None, None) => by_figures(other, ratio.as_ref(), margin),
             };
             all.push(Verdict {
@@ -115,7 +123,7 @@ fn at_point(found: &Found, margin: f64, doubts: Doubts<'_>) -> Vec<Verdict> {
                 first: first.server.name.clone(),
                 ratio,
                 bootstrap: slices(other, first, quantity).and_then(|rounds| bootstrap(&rounds)),
-                chance: sign_test(&quotients, margin),
+                chance: chance(&quotients, margin),
                 says,
             });
         }
@@ -169,11 +177,7 @@ pub(crate) fn against_first(
 
 /// What the slices of each round came to, of the one and of the other.
 fn slices(one: &Series, other: &Series, quantity: Quantity) -> Option<Vec<(Vec<f64>, Vec<f64>)>> {
-    let of: fn(&Slice) -> f64 = match quantity {
-        of if of == COST => |slice| slice.server_us_per_reply,
-        of if of == REPLIES => |slice| slice.replies_per_s,
-        _ => return None,
-    };
+    let of = quantity.of_slice()?;
     let of_round = |round: &Option<Taken>| Some(round.as_ref()?.outcome.slices.iter().map(of).collect());
     let values = |series: &Series| series.rounds.iter().map(of_round).collect::<Option<Vec<Vec<f64>>>>();
     Some(values(one)?.into_iter().zip(values(other)?).collect())
@@ -275,11 +279,16 @@ mod tests {
 
     #[test]
     fn few_rounds_say_less_the_more_is_asked() {
-        let six = |name: &str, middle: f64| series(name, &[middle; 6]);
-        let alone = said(vec![six("sped", 100.0), six("slow", 90.0)]);
-        assert!(alone[0].starts_with("slow has 10.0% less"), "{alone:?}");
-        let three = said(vec![six("sped", 100.0), six("slow", 90.0), six("fast", 110.0), six("same", 100.0)]);
-        assert!(three[0].contains("cannot tell slow from sped") && three[0].contains("among 3"), "{three:?}");
+        let six = |name: &str, ratios: [f64; 6]| series(name, &ratios.map(|ratio| 100.0 * ratio));
+        let sped = || six("sped", [1.0; 6]);
+        let slow = || six("slow", [0.70, 0.95, 0.97, 0.75, 0.90, 0.80]);
+        let alone = said(vec![sped(), slow()]);
+        assert!(alone[0].starts_with("slow has 15.0% less"), "{alone:?}");
+        let same = ["one", "two", "three"].map(|name| six(name, [1.0, 1.01, 0.99, 1.0, 1.01, 0.99]));
+        let far = six("far", [1.58, 1.82, 1.74, 1.74, 1.70, 1.80]);
+        let page = said([sped(), slow(), far].into_iter().chain(same).collect());
+        assert!(page[0].contains("cannot tell slow from sped") && page[0].contains("among 5"), "{page:?}");
+        assert!(page[1].starts_with("far has 74.0% more"), "{page:?}");
         let five = said(vec![series("sped", &[100.0; 5]), series("slow", &[50.0; 5])]);
         assert!(five[0].contains("fewer than 6 rounds"), "{five:?}");
     }
@@ -297,6 +306,12 @@ mod tests {
     fn nothing_is_said_of_trials_that_are_not_valid_or_not_good() {
         let doubtful = said(vec![around("sped", 100.0), in_doubt(around("slow", 50.0))]);
         assert!(doubtful[0].contains("rests on trials that are not valid"), "{doubtful:?}");
+        let mut short = around("slow", 50.0);
+        for taken in short.rounds.iter_mut().flatten() {
+            taken.outcome.clients_were_short.push("the generator's CPU 1 was saturated".to_owned());
+        }
+        let bound = said(vec![around("sped", 100.0), short]);
+        assert!(bound[0].contains("clients had no CPU left to ask for more"), "{bound:?}");
         let mut bad = around("slow", 50.0);
         if let Some(Some(taken)) = bad.rounds.last_mut() {
             taken.outcome.failed.push("unfairness: 30%".to_owned());

@@ -42,10 +42,13 @@ const NOT_THE_SERVERS: [&str; 1] = ["uncertainty of the mean"];
 pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>) -> Result<Outcome> {
     let Watched { first: before, second: after, looks, results } = watched;
     let seconds = after.seconds_since(before);
-    let Results { calls, replies, run, .. } = results;
+    let Results { calls, connections, replies, run, .. } = results;
     let issued = calls.issued as f64;
     let status = |class| replies.statuses[class] as f64;
-    let mut invalid = results.invalid.clone();
+    let is_closed = run.asked_requests_per_s.is_none();
+    let is_bound = |reason: &String| is_closed && results.short_of_cpu.contains(reason);
+    let (clients_were_short, mut invalid): (Vec<_>, Vec<_>) =
+        results.invalid.iter().cloned().partition(is_bound);
     invalid.extend((calls.issued == 0).then(|| "no call was issued in the measured time".to_owned()));
     invalid.extend((looks.off_ms > OFF * seconds * 1e3).then(|| {
         format!("counters were read up to {:.0} ms from the edges of the measured window", looks.off_ms)
@@ -67,6 +70,8 @@ pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>) -> Result<Outco
         asked_per_s: run.asked_requests_per_s,
         replies_per_s: replies.per_s,
         good_per_s: Some(good_per_s),
+        replies_per_connection: (connections.connected > 0)
+            .then(|| replies.count as f64 / connections.connected as f64),
         work: work(before, after, useful),
         parties,
         body_mbps: Some(replies.body_mbps),
@@ -77,6 +82,7 @@ pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>) -> Result<Outco
         by_size,
         looks: Some(*looks),
         seconds: whole_seconds(results),
+        clients_were_short,
         invalid,
         failed: results.failed.iter().cloned().chain(broken).chain(mem::take(&mut seen.failed)).collect(),
         ..seen
@@ -95,10 +101,8 @@ pub(crate) fn of_wrk(watched: &wrk::Watched<Sight>, cpus: usize, turns: Option<G
     let seen = of_sights((before, after), replies_per_s, client_us_per_call, turns)?;
     let (mut invalid, mut failed) = (seen.invalid.clone(), seen.failed.clone());
     let busy = cpu.as_secs_f64() / (elapsed.as_secs_f64() * cpus as f64);
-    invalid
-        .extend((busy > BUSIEST).then(|| {
-            format!("wrk had its CPUs for {:.1}% of the time: it was what was short", busy * 100.0)
-        }));
+    let is_full = (busy > BUSIEST)
+        .then(|| format!("wrk had its CPUs for {:.1}% of the time: it was what was short", busy * 100.0));
     let ticks = [(after.server_cpu, before.server_cpu), (after.client_cpu, before.client_cpu)];
     let ticks = ticks.map(|(later, earlier)| later.since(earlier));
     let sum = |of: fn(CpuTicks) -> u64| ticks.into_iter().map(of).sum::<u64>() as f64;
@@ -123,6 +127,7 @@ pub(crate) fn of_wrk(watched: &wrk::Watched<Sight>, cpus: usize, turns: Option<G
         errors: without_reply / issued,
         refused: status as f64 / issued,
         times: told.times.clone(),
+        clients_were_short: is_full.into_iter().collect(),
         invalid,
         failed,
         ..seen
@@ -164,23 +169,25 @@ fn of_sights(
 }
 
 /// What several slices come to: the median of each figure, so that what disturbed one of them does not
-/// show. Of the first where there is no median to be taken. It is invalid where the most of them are, and
-/// has failed where any has.
+/// show. Of the first where there is no median to be taken. It is invalid, or its clients were short, where
+/// that is so of most of them, and it has failed where any has.
 pub(crate) fn median(mut slices: Vec<Outcome>) -> Option<Outcome> {
     if slices.len() < 2 {
         return slices.pop();
     }
-    let invalid: Vec<&Outcome> = slices.iter().filter(|slice| !slice.is_valid()).collect();
-    let is_most = invalid.len() * 2 > slices.len();
-    let reasons = invalid.iter().filter(|_| is_most).flat_map(|slice| slice.invalid.clone()).collect();
+    let of_most = |of: fn(&Outcome) -> &Vec<String>| {
+        let all: Vec<&Vec<String>> = slices.iter().map(of).filter(|reasons| !reasons.is_empty()).collect();
+        if all.len() * 2 > slices.len() { all.into_iter().flatten().cloned().collect() } else { Vec::new() }
+    };
+    let (invalid, short) = (of_most(|slice| &slice.invalid), of_most(|slice| &slice.clients_were_short));
     let failed: Vec<String> = slices.iter().flat_map(|slice| slice.failed.clone()).collect();
     let figures: Vec<Value> = slices.iter().filter_map(|slice| serde_json::to_value(slice).ok()).collect();
     let mut median: Outcome = serde_json::from_value(middle(&figures)).ok()?;
     median.seconds = slices.iter().flat_map(|slice| slice.seconds.clone()).collect();
     median.slices = slices.iter().map(slice).collect();
     median.by_size = medians_by_size(&slices);
-    (median.invalid, median.failed) = (reasons, failed);
-    for reasons in [&mut median.invalid, &mut median.failed] {
+    (median.invalid, median.clients_were_short, median.failed) = (invalid, short, failed);
+    for reasons in [&mut median.invalid, &mut median.clients_were_short, &mut median.failed] {
         let mut kinds = BTreeSet::new();
         reasons.retain(|reason| kinds.insert(without_numbers(reason)));
     }
@@ -415,6 +422,23 @@ mod tests {
         let outcome = of(&Watched { first: sight(begun, 100), second, looks, results }, None).unwrap();
         assert!(outcome.is_valid());
         assert_eq!(outcome.failed, ["the kernel ended 2 of its processes for want of memory"]);
+    }
+
+    #[test]
+    fn clients_of_a_closed_loop_that_are_short_leave_the_cost_as_it_is() {
+        let short = "the generator's CPU 1 was saturated (100% busy)".to_owned();
+        let told = |asked_requests_per_s| {
+            let begun = Instant::now();
+            let mut results = results(5.0, &[&short, "stolen"]);
+            results.short_of_cpu = vec![short.clone()];
+            results.run.asked_requests_per_s = asked_requests_per_s;
+            let looks = Looks { began_after_ms: 1.0, off_ms: 1.0 };
+            let second = sight(begun + Duration::from_secs(2), 300);
+            let outcome = of(&Watched { first: sight(begun, 100), second, looks, results }, None).unwrap();
+            (outcome.clients_were_short, outcome.invalid)
+        };
+        assert_eq!(told(None), (vec![short.clone()], vec!["stolen".to_owned()]));
+        assert_eq!(told(Some(10.0)), (Vec::new(), vec![short.clone(), "stolen".to_owned()]));
     }
 
     #[test]

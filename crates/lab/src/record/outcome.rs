@@ -24,6 +24,10 @@ pub struct Outcome {
     pub work: Option<Work>,
     /// Replies by the server's own count, where it has one: those to clients that have gone are among them.
     pub served_per_s: Option<f64>,
+    /// Of these, how many for each connection that was opened meanwhile; `None` where none was, or nobody
+    /// tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replies_per_connection: Option<f64>,
     /// 10^6 bits of bodies.
     pub body_mbps: Option<f64>,
     /// Part of the calls that clients gave up.
@@ -75,6 +79,10 @@ pub struct Outcome {
     /// Why the figures don't count: what the generator says against them, and looks that missed the window.
     /// Empty if they do. Such a trial is repeated.
     pub invalid: Vec<String>,
+    /// Why the clients of a closed loop could not have asked for more. How many were answered, and how fast,
+    /// is the clients' doing then; what each reply cost the server is not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients_were_short: Vec<String>,
     /// The papers' rules for a result that counts that this one breaks: the server's doing. Such a trial is
     /// shown, and not averaged in.
     pub failed: Vec<String>,

@@ -7,6 +7,8 @@ use std::str::FromStr;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::unique::unique;
+
 /// What a search came to, in its directory.
 pub const FOUND: &str = "tune.json";
 /// The directory of the fresh rounds.
@@ -19,6 +21,13 @@ pub struct Dimension {
     pub name: String,
     /// At least two.
     pub values: Vec<String>,
+}
+
+impl Dimension {
+    /// The setting with one of the values.
+    pub fn with(&self, value: &str) -> String {
+        format!("{}={value}", self.name)
+    }
 }
 
 impl FromStr for Dimension {
@@ -73,6 +82,17 @@ pub struct Found {
 }
 
 impl Found {
+    /// The best of the fresh rounds.
+    pub fn best(&self) -> Option<&Rank> {
+        self.heats.last()?.ranks.first()
+    }
+
+    /// How many different candidates took part.
+    pub fn tried(&self) -> usize {
+        let all = self.heats.iter().flat_map(|heat| &heat.ranks).map(|rank| rank.server.as_str());
+        unique(all).len()
+    }
+
     /// Of the search whose fresh rounds are in `directory`, if they are a search's.
     pub fn of_fresh_rounds(directory: &Path) -> Result<Option<Self>> {
         let directory = directory.canonicalize()?;

@@ -17,7 +17,7 @@ use crate::measuring::stages::Stages;
 use crate::record::journal::{Journal, Session};
 use crate::record::outcome::Outcome;
 use crate::record::profile::Profile;
-use crate::statistics::{Ratio, sign_test};
+use crate::statistics::{Ratio, chance};
 
 /// The experiment, in a directory of results.
 pub const EXPERIMENT: &str = "experiment.toml";
@@ -163,7 +163,12 @@ impl Results {
         let verdicts = verdict::verdicts(found.iter().chain(&judged), experiment.margin, &doubts);
         let held = |finding| Held::of(finding, &found, experiment.margin, &doubts);
         let findings = beyond_chance(experiment.findings.iter().map(held).collect());
-        let mut unsteady: Vec<String> = unsettled.into_iter().map(|(_, _, why)| why).collect();
+        let jumps = found.iter().flat_map(|found| {
+            let of = move |series| found.point.compare.iter().map(move |of| steady::jump(series, found, *of));
+            found.series.iter().flat_map(of).flatten()
+        });
+        let unsteady = unsettled.into_iter().map(|(_, _, why)| why).chain(jumps);
+        let mut unsteady: Vec<String> = unsteady.collect();
         unsteady.sort();
         unsteady.dedup();
         let missing = [&calibrating, &found, &judged].into_iter().flatten().map(|found| found.missing).sum();
@@ -246,7 +251,7 @@ impl Held {
         self.ratio.map_or_else(|| "not measured".to_owned(), |ratio| format!("{ratio:.3} times"))
     }
 
-    /// And how likely so many signs on one side would be, if there were nothing to find.
+    /// And how likely ratios this far beyond the margin would be, if there were nothing to find.
     fn of(finding: &Finding, found: &[Found], margin: f64, doubts: Doubts<'_>) -> (Self, f64) {
         let relation = &finding.expect;
         let at = found.iter().find(|found| found.point.name == relation.point);
@@ -267,7 +272,7 @@ impl Held {
             _ if ratio.is_below_one(margin) => Some(false),
             _ => None,
         });
-        (Self { finding: finding.clone(), ratio, holds }, sign_test(&quotients, margin))
+        (Self { finding: finding.clone(), ratio, holds }, chance(&quotients, margin))
     }
 }
 
@@ -282,7 +287,8 @@ mod tests {
         let text = "title = 't'\nservers = ['sped = sluice', 'nginx']\n[[points]]\nworkload = 'single'\n\
                     load = '2x'\n";
         let mut experiment = Experiment::parse(&(text.to_owned() + &finding.repeat(count))).unwrap();
-        let series = vec![series("sped", &[100.0; 6]), series("nginx", &[80.0; 6])];
+        let series =
+            vec![series("sped", &[100.0; 6]), series("nginx", &[75.0, 93.0, 88.0, 80.0, 93.0, 85.0])];
         let found = [Found { point: experiment.points.remove(0), series, missing: 0 }];
         let all = experiment.findings.iter().map(|finding| Held::of(finding, &found, 0.02, &|_, _| None));
         beyond_chance(all.collect()).into_iter().map(|held| held.holds).collect()
@@ -291,6 +297,6 @@ mod tests {
     #[test]
     fn the_more_findings_are_looked_at_the_less_is_told_of_each() {
         assert_eq!(told(1), [Some(true)]);
-        assert_eq!(told(2), [None, None]);
+        assert_eq!(told(20), vec![None; 20]);
     }
 }

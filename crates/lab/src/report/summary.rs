@@ -7,6 +7,7 @@ use crate::report::group::{Group, Place, Scene};
 use crate::report::results::{Held, Results, Sentence};
 use crate::report::sample::Value;
 use crate::report::work;
+use crate::statistics::median;
 
 /// Columns of a terminal that everybody has.
 const COLUMNS: usize = 80;
@@ -62,6 +63,16 @@ pub fn text(results: &Results) -> String {
         wrapped(&mut text, "", 0, &machine);
     }
     text
+}
+
+/// What a connection was used for, which figures depend on more than on much else: opening one and closing it
+/// can cost a server twice what a small reply does.
+fn on_a_connection(replies: f64) -> String {
+    match replies {
+        ..1.05 => "a connection for each request".to_owned(),
+        ..1000.0 => format!("{replies:.1} replies on each connection"),
+        _ => "connections are kept".to_owned(),
+    }
 }
 
 fn sentence(text: &mut String, badge: &str, says: &str) {
@@ -175,6 +186,9 @@ fn figures(text: &mut String, group: &Group<'_>) {
         let ratio: String = format!("times {}", first.server.name).chars().take(22).collect();
         let load = name(&found.point.setting.load.to_string());
         let _ = writeln!(text, "\n  {load} {ratio:>22}{headings}");
+        if let Some(each) = median(first.outcomes().filter_map(|of| of.replies_per_connection)) {
+            wrapped(text, "  ", 2, &on_a_connection(each));
+        }
         for series in &found.series {
             let cell = |(_, width, digits, of)| format!(" {:>width$}", series.median_cell(of, digits));
             let (name, ratio) = (name(&series.server.name), series.ratio_cell(first, quantity.of));

@@ -98,7 +98,7 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>, mpm: &Mpm) -> Result<Vec<S
     Ok(words)
 }
 
-fn directive(name: &str, value: &str) -> String {
+pub(super) fn directive(name: &str, value: &str) -> String {
     format!("{name} {value}\n")
 }
 

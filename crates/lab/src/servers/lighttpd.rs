@@ -68,7 +68,7 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
 }
 
 /// Numbers and lists stand by themselves, all else in quotes.
-fn line(name: &str, value: &str) -> String {
+pub(super) fn line(name: &str, value: &str) -> String {
     if value.parse::<u64>().is_ok() || value.starts_with('(') {
         return format!("{name} = {value}\n");
     }

@@ -172,6 +172,23 @@ fn one(spec: &Spec, arrangement: &Arrangement, ground: &Ground<'_>) -> Result<Ve
     Ok(parts)
 }
 
+/// Some of its settings as lines of its own configuration file, to be pasted there. Those that are none of a
+/// server that the lab configures stay as they are.
+pub fn lines(spec: &Spec, settings: &[String]) -> Vec<String> {
+    let line = match spec.kind {
+        Kind::Sluice => sluice::line,
+        Kind::Nginx => nginx::directive,
+        Kind::Lighttpd => lighttpd::line,
+        Kind::Apache | Kind::ApacheWorker => apache::directive,
+        Kind::Haproxy | Kind::Ceiling | Kind::Command => return settings.to_vec(),
+    };
+    let lines = settings.iter().map(|setting| {
+        let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+        line(name, value.trim_matches('"')).trim_end().to_owned()
+    });
+    lines.collect()
+}
+
 /// Whether the lab's own settings of a server are understood.
 pub(crate) fn check(spec: &Spec) -> Result<()> {
     Arrangement::of(spec).map(drop)

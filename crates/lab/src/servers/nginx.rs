@@ -66,7 +66,7 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
     Ok([&peer(spec, "nginx-light")?, "-c", &config, "-e", "stderr"].map(str::to_owned).into())
 }
 
-fn directive(name: &str, value: &str) -> String {
+pub(super) fn directive(name: &str, value: &str) -> String {
     format!("{name} {value};\n")
 }
 

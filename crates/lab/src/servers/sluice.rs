@@ -38,6 +38,13 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
     Ok(words)
 }
 
+/// An option as a line of its file: `--accept-limit` and 10 are `accept_limit = 10`.
+pub(super) fn line(name: &str, value: &str) -> String {
+    let key = name.trim_start_matches("--").replace('-', "_");
+    let is_bare = value.parse::<u64>().is_ok() || matches!(value, "true" | "false");
+    if is_bare { format!("{key} = {value}") } else { format!("{key} = \"{value}\"") }
+}
+
 /// The pool of the application, and what leads there.
 fn pool(gateway: &Gateway, settings: &[&String]) -> String {
     let settings = settings.iter().filter_map(|word| word.strip_prefix(OF_POOL));

@@ -57,6 +57,18 @@ const KNOWN: [(&str, Kind); 7] = [
 ];
 
 impl Kind {
+    /// What its configuration file is called.
+    pub fn configuration(self) -> &'static str {
+        match self {
+            Self::Sluice => "sluice.toml",
+            Self::Nginx => "nginx.conf",
+            Self::Lighttpd => "lighttpd.conf",
+            Self::Apache | Self::ApacheWorker => "apache2.conf",
+            Self::Haproxy => "haproxy.cfg",
+            Self::Ceiling | Self::Command => "its command line",
+        }
+    }
+
     /// As it is typed; `None` of a command.
     pub fn name(self) -> Option<&'static str> {
         KNOWN.iter().find(|(_, kind)| *kind == self).map(|(name, _)| *name)

@@ -1,9 +1,9 @@
 //! Looks for the settings with which a server does best under a workload.
 //!
 //! Settings are drawn as a Latin hypercube: each value of each setting takes part as often as any other. Then
-//! come heats of fewer and fewer candidates in more and more rounds (successive halving), a step up and down
-//! around the two that are left, and at last fresh rounds of the winner, the runner-up and the settings as
-//! they come. Only these are reported: who was chosen for being best owes a part of that to chance.
+//! come heats of fewer and fewer candidates in more and more rounds (successive halving); where there is
+//! time, a step up and down around the two that are left; and at last fresh rounds of the winner, the
+//! runner-up and the settings as they come. Only these are reported: who was chosen for being best owes a part of that to chance.
 //!
 //! Each heat is an experiment in a directory of its own below that of the search, so that a search goes on
 //! where it was interrupted. See docs/experiments.md for the sources.
@@ -26,6 +26,7 @@ use crate::record::tuned::{Dimension, FOUND, FRESH, Found, Heat, Rank};
 use crate::report::results::Results;
 use crate::run;
 use crate::servers::spec::{Kind, Spec};
+use crate::statistics::FEWEST_ROUNDS;
 use crate::unique::unique;
 
 /// What is usually varied of a server, by what the papers found to matter (Harji et al. 2012, section 10):
@@ -70,24 +71,44 @@ pub struct Search {
     pub seed: u32,
 }
 
+/// The rounds of each heat. Half of the candidates go on to the next.
+const HEATS: [u32; 3] = [1, 2, 4];
+/// Those of the neighbours of the two best.
+const STEP_ROUNDS: u32 = 2;
+
 /// One value of each dimension, by its place there.
 type Candidate = Vec<usize>;
 
-/// Fresh rounds.
-const FRESH_ROUNDS: u32 = 10;
+/// What there is time for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// How many candidates are drawn.
+    pub candidates: usize,
+    /// Whether the neighbours of the two best are tried.
+    pub steps: bool,
+    /// How many fresh rounds there are.
+    pub fresh_rounds: u32,
+}
 
 /// Candidates there are at most, where not all are measured.
 const MOST_CANDIDATES: usize = 24;
+/// With fewer there are no steps: the time is better spent on drawing more.
+const CANDIDATES_BEFORE_STEPS: usize = 12;
 /// Where there is time for fewer, there is no search.
 const FEWEST_CANDIDATES: usize = 4;
+/// Fresh rounds, where there is time for steps, and where all combinations are measured.
+const FRESH_ROUNDS: u32 = 10;
+
+/// Starting and stopping a server, and what generators take to start and to end, in each trial.
+const BESIDES: Duration = Duration::from_millis(1_200);
+/// Comparing a candidate's replies with their files, once.
+const COMPARING: Duration = Duration::from_secs(3);
 
 impl Search {
     /// Whether there is something to look for, and time for it; to be asked before anything runs.
     pub fn check(&self) -> Result<()> {
         ensure!(!self.dimensions.is_empty(), "nothing is varied: name settings with --vary");
-        if !self.is_exhaustive {
-            self.candidates()?;
-        }
+        self.extent()?;
         let experiment = self.experiment(&[vec![0; self.dimensions.len()]], 1)?;
         experiment.check_files().map_err(anyhow::Error::msg)
     }
@@ -102,17 +123,18 @@ impl Search {
                 best
             })
         };
+        let extent = self.extent()?;
         let best = if self.is_exhaustive {
             hold("all", &self.all(), 2)?
         } else {
-            let mut left = self.draw(self.candidates()?);
-            for (number, rounds) in [1, 2, 4].into_iter().enumerate() {
+            let mut left = self.draw(extent.candidates);
+            for (number, rounds) in HEATS.into_iter().enumerate() {
                 let best = hold(&format!("heat-{}", number + 1), &left, rounds)?;
                 left = best.into_iter().take((left.len() / 2).max(2)).collect();
             }
-            hold("step", &self.around(&left), 2)?
+            if extent.steps { hold("step", &self.around(&left), STEP_ROUNDS)? } else { left }
         };
-        hold(FRESH, &best[..best.len().min(2)], FRESH_ROUNDS)?;
+        hold(FRESH, &best[..best.len().min(2)], extent.fresh_rounds)?;
         let plateau = plateau(&heats[heats.len() - 2]);
         let quantity = self.experiment(&best[..1], 1)?.points[0].compare[0].name.to_owned();
         let found = Found { dimensions: self.dimensions.clone(), quantity, heats, plateau };
@@ -120,22 +142,64 @@ impl Search {
         Ok(found)
     }
 
-    /// How many candidates there is time for: three trials for each in the heats, and what comes after them.
-    fn candidates(&self) -> Result<usize> {
-        let lengths = self.experiment(&[vec![0; self.dimensions.len()]], 1)?.points[0].setting.lengths;
-        // Starting, stopping, and clients that wait until they give up.
-        let trial = (lengths.warm_up + lengths.measured + Duration::from_millis(1_500)).as_secs_f64();
-        let steps = 2.0 * (1.0 + 4.0 * self.dimensions.len() as f64) + f64::from(FRESH_ROUNDS) * 4.0;
-        // Each candidate's replies are compared with their files once.
-        let each = 4.0 + 3.0 / trial;
-        let count = ((self.budget.as_secs_f64() / trial - steps) / each).floor() as usize;
-        ensure!(
-            count >= FEWEST_CANDIDATES,
-            "--budget: {:.1} minutes are too few for a search; allowed: {:.0} or more with these settings",
+    /// How many combinations there are.
+    pub fn combinations(&self) -> usize {
+        self.dimensions.iter().map(|dimension| dimension.values.len()).product()
+    }
+
+    /// What there is time for.
+    ///
+    /// # Errors
+    ///
+    /// There is too little for any search.
+    pub fn extent(&self) -> Result<Extent> {
+        if self.is_exhaustive {
+            return Ok(Extent { candidates: self.combinations(), steps: false, fresh_rounds: FRESH_ROUNDS });
+        }
+        let extents = [true, false].into_iter().flat_map(|steps| {
+            let least = if steps { CANDIDATES_BEFORE_STEPS } else { FEWEST_CANDIDATES };
+            let fresh_rounds = if steps { FRESH_ROUNDS } else { FEWEST_ROUNDS };
+            let all = self.combinations();
+            let extent = move |most: usize| Extent { candidates: most.min(all), steps, fresh_rounds };
+            (least..=MOST_CANDIDATES).rev().map(extent)
+        });
+        let mut shortest = Duration::ZERO;
+        for extent in extents {
+            shortest = self.time(extent)?;
+            if shortest <= self.budget {
+                return Ok(extent);
+            }
+        }
+        anyhow::bail!(
+            "--budget: {:.1} minutes are too few for a search; allowed: {:.1} or more with these settings",
             self.budget.as_secs_f64() / 60.0,
-            ((FEWEST_CANDIDATES as f64 * each + steps) * trial / 60.0).ceil()
-        );
-        Ok(count.min(MOST_CANDIDATES))
+            (shortest.as_secs_f64() / 6.0).ceil() / 10.0
+        )
+    }
+
+    /// What a longer search would do, and how long that takes.
+    pub fn longer(&self) -> Result<Option<(Duration, Extent)>> {
+        let candidates = MOST_CANDIDATES.min(self.combinations());
+        let most = Extent { candidates, steps: true, fresh_rounds: FRESH_ROUNDS };
+        Ok((!self.is_exhaustive && self.extent()? != most).then_some((self.time(most)?, most)))
+    }
+
+    /// How long a search of that extent takes, about.
+    pub fn time(&self, extent: Extent) -> Result<Duration> {
+        let lengths = self.experiment(&[vec![0; self.dimensions.len()]], 1)?.points[0].setting.lengths;
+        let Extent { candidates, steps, fresh_rounds } = extent;
+        // The settings as they come take part in each heat; in fresh rounds twice, beside the two best.
+        let mut trials = fresh_rounds * 4;
+        let mut left = candidates as u32;
+        for rounds in HEATS {
+            trials += rounds * (left + 1);
+            left = (left / 2).max(2);
+        }
+        // Each of the two best, and a step up and down in each dimension.
+        let around = 2 * (1 + 2 * self.dimensions.len() as u32);
+        trials += if steps { STEP_ROUNDS * (around + 1) } else { 0 };
+        let compared = candidates as u32 + if steps { around } else { 0 };
+        Ok((lengths.warm_up * 2 + lengths.measured + BESIDES) * trials + COMPARING * compared)
     }
 
     /// A Latin hypercube: of each dimension, every value as often as any other, in an order of its own.
@@ -183,12 +247,10 @@ impl Search {
     /// The server with a candidate's settings.
     fn server(&self, candidate: &Candidate) -> Spec {
         let chosen = self.dimensions.iter().zip(candidate);
-        let chosen =
-            chosen.map(|(dimension, value)| format!("{}={}", dimension.name, dimension.values[*value]));
-        let mut settings = self.server.settings.clone();
-        settings.extend(chosen);
-        let name = settings.join(" ").replace('=', " ").replace("--", "");
-        Spec { name, settings, ..self.server.clone() }
+        let chosen = chosen.map(|(dimension, value)| dimension.with(&dimension.values[*value]));
+        let chosen: Vec<String> = chosen.collect();
+        let settings = [self.server.settings.as_slice(), &chosen].concat();
+        Spec { name: named(&self.server, &chosen), settings, ..self.server.clone() }
     }
 
     /// The text of a heat's experiment. The settings as they come take part in each, first.
@@ -202,8 +264,7 @@ impl Search {
         let seed = self.seed ^ (number(name) & 0x7fff_ffff) as u32;
         table.insert("seed".to_owned(), i64::from(seed).into());
         // Only fresh rounds are held against themselves.
-        table.insert("again".to_owned(), (rounds == FRESH_ROUNDS).into());
-        table.insert("order".to_owned(), "in-turn".into());
+        table.insert("again".to_owned(), (name == FRESH).into());
         Ok(toml::to_string(&table)?)
     }
 
@@ -250,6 +311,11 @@ impl Search {
         let ranks = ranked.into_iter().map(|(_, rank)| rank).collect();
         Ok((Heat { name: name.to_owned(), rounds, ranks }, best))
     }
+}
+
+/// What a server with these settings besides its own is called.
+pub fn named(server: &Spec, settings: &[String]) -> String {
+    [server.settings.as_slice(), settings].concat().join(" ").replace('=', " ").replace("--", "")
 }
 
 /// What the server is called with its settings as they come.
@@ -313,12 +379,24 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_says_how_many_are_tried() {
-        assert_eq!(search(3_600).candidates().unwrap(), MOST_CANDIDATES);
-        let some = search(500).candidates().unwrap();
-        assert!((FEWEST_CANDIDATES..MOST_CANDIDATES).contains(&some), "{some}");
-        let error = search(60).candidates().unwrap_err().to_string();
+    fn a_budget_says_how_much_is_tried() {
+        let mut all = search(3_600);
+        all.dimensions.push("--backlog=1,2,3,4,5".parse().unwrap());
+        assert_eq!(all.combinations(), 40);
+        let extent = |budget: u64| Search { budget: Duration::from_secs(budget), ..all.clone() }.extent();
+        let long = Extent { candidates: MOST_CANDIDATES, steps: true, fresh_rounds: FRESH_ROUNDS };
+        assert_eq!(extent(3_600).unwrap(), long);
+        let short = extent(400).unwrap();
+        assert!(!short.steps && (FEWEST_CANDIDATES..MOST_CANDIDATES).contains(&short.candidates));
+        assert_eq!(short.fresh_rounds, FEWEST_ROUNDS);
+        assert!(all.time(short).unwrap() < Duration::from_secs(400));
+        let error = extent(60).unwrap_err().to_string();
         assert!(error.starts_with("--budget: 1.0 minutes are too few for a search; allowed: "), "{error}");
+        // There are no more than there are.
+        assert_eq!(search(3_600).extent().unwrap().candidates, 8);
+        assert_eq!(search(3_600).longer().unwrap(), None);
+        let (time, longer) = Search { budget: Duration::from_secs(400), ..all }.longer().unwrap().unwrap();
+        assert!(longer == long && time > Duration::from_secs(400));
     }
 
     #[test]

@@ -74,6 +74,7 @@ pub fn results(measures: &Measures, run: &Facts, thresholds: &[Threshold]) -> Re
     Results {
         schema: SCHEMA,
         valid: invalid.is_empty(),
+        short_of_cpu: super::short_of_cpu(measures, run),
         invalid,
         remarks: super::remarks_on(measures, run),
         failed: super::failures(measures, run),

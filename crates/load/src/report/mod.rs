@@ -24,7 +24,7 @@ pub use queues::Queues;
 pub use results::load::{AskedOfClass, Facts, Joined, Outcome as RunOutcome};
 pub use table::render as table;
 pub use thresholds::{Misunderstood, Threshold, judge};
-pub use validity::{MAY_WAIT, reasons_against, remarks_on};
+pub use validity::{MAY_WAIT, reasons_against, remarks_on, short_of_cpu};
 
 #[cfg(test)]
 mod tests {

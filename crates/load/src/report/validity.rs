@@ -82,8 +82,12 @@ pub(super) fn nothing_measured(measures: &Measures, facts: &Facts) -> Option<Str
     }
 }
 
-fn short_of_cpu(measures: &Measures, facts: &Facts) -> Vec<String> {
+/// Which of these say that it was short of its CPU.
+pub fn short_of_cpu(measures: &Measures, facts: &Facts) -> Vec<String> {
     let mut reasons = Vec::new();
+    if nothing_measured(measures, facts).is_some() {
+        return reasons;
+    }
     for ((user, system), cpu) in facts.outcome.cpu_s.iter().zip(&facts.cpus) {
         let busy = (user + system) / facts.measured_s();
         if busy > BUSY {

@@ -37,7 +37,7 @@ enum Command {
     /// Load servers, and measure what they do
     Load(Box<lab::load::Options>),
     /// Compare servers under one workload, in pairs, and say whether they differ
-    Compare(lab::compare::Options),
+    Compare(Box<lab::compare::Options>),
     /// Run an experiment that a file describes
     Run(lab::run::Options),
     /// Look for the settings with which a server does best

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lab::programs::launcher::{Place, Server, announced};
 use serde_json::Value;
 
 /// The server with a fault: examples are built beside tests.
@@ -473,4 +474,60 @@ fn two_servers_are_compared_by_one_command() {
     let file = Path::new(&out).join("experiment.toml");
     let check = Command::new(env!("CARGO_BIN_EXE_sluicelab")).args(["run", "--check"]).arg(file).output();
     assert!(check.expect("sluicelab runs").status.success());
+}
+
+#[test]
+fn a_server_is_compared_with_itself_for_files_of_ones_own() {
+    let bench = Bench::new();
+    let (root, out) = (text(&bench.path("www")), text(&bench.path("results")));
+    let asked = ["--root", &root, "--path", "/small.html 3", "--path=/large.html", "--connections=4"];
+    let words =
+        ["--requests-per-connection=7", "--rounds=1", "--measured=400ms", "--settling=0", "--out", &out];
+    let output = bench.run(&[&["compare", "sluice", "sluice"][..], &asked, &words].concat());
+    let told = said(&output);
+    assert!(output.status.success(), "{told}");
+    let flat = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("/small.html 3, /large.html, 4 sessions"), "{told}");
+    assert!(flat.contains("cannot tell sluice 2 from sluice") && flat.contains("sluice again"), "{told}");
+    // Three of four are small.
+    let trial = bench.path("results/trials/verifying-1-sluice/0/load.json");
+    let results: Value = serde_json::from_str(&fs::read_to_string(trial).expect("results")).expect("JSON");
+    let calls = |class: &Value| class["calls"].as_f64().unwrap_or(0.0);
+    let classes: Vec<&Value> = results["by_size"].as_array().into_iter().flatten().collect();
+    let all: f64 = classes.iter().map(|class| calls(class)).sum();
+    let most = classes.iter().map(|class| calls(class)).fold(0.0, f64::max);
+    assert!((0.7..0.8).contains(&(most / all)), "{}", results["by_size"]);
+}
+
+#[test]
+fn servers_that_run_already_are_compared_and_go_on() {
+    let bench = Bench::new();
+    let start = |name: &str| {
+        let words =
+            [env!("CARGO_BIN_EXE_sluice"), "serve", &text(&bench.path("www")), "--listen=127.0.0.1:0"];
+        let place = Place { cpus: &[0], wrapper: &[], log: &bench.path(name) };
+        Server::start(&words.map(str::to_owned), place, |said| announced(said).first().copied())
+    };
+    let (one, two) = (start("one").expect("a server"), start("two").expect("another"));
+    let servers =
+        [format!("known = {} pid={}", one.url("/"), one.id()), format!("unknown = {}", two.url("/"))];
+    let (experiment, out) = (bench.experiment(&servers, 1, "again = false"), bench.path("results"));
+    let written = fs::read_to_string(&experiment).unwrap();
+    let asked = written.replace(&bench.workload(), "paths: path=/small.html requests-per-connection=9");
+    fs::write(&experiment, asked).unwrap();
+    // Wherever namespaces may be made.
+    let output = bench.command_where_it_may(&["run", &text(&experiment), "--out", &text(&out)]).output();
+    let output = output.expect("sluicelab runs");
+    assert!(output.status.success(), "{}", said(&output));
+    let told = said(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("cannot tell unknown from known in replies/s") && !told.contains("NaN"), "{told}");
+    let results: Value =
+        serde_json::from_str(&fs::read_to_string(out.join("results.json")).unwrap()).unwrap();
+    let of = |at: usize| &results["found"][0]["series"][at]["rounds"][0]["outcome"];
+    assert!(of(0)["cpu"]["server_us_per_reply"].as_f64() > Some(0.0), "{}", of(0));
+    assert!(of(0)["memory_mb"].as_f64() > Some(0.0) && of(0)["replies_per_s"].as_f64() > Some(0.0));
+    // What nobody knows is absent.
+    assert!(of(1)["cpu"]["server_us_per_reply"].is_null() && of(1)["memory_mb"].is_null(), "{}", of(1));
+    assert!(of(1)["replies_per_s"].as_f64() > Some(0.0) && of(1)["times"]["p99"].as_f64() > Some(0.0));
+    assert!(!one.has_ended().unwrap() && !two.has_ended().unwrap(), "they were ended");
 }

@@ -100,10 +100,14 @@ fn possible(experiment: &Experiment, means: &Means) -> Result<()> {
         "a share is one of a single CPU, and servers have {}: name one with --server-cpus",
         means.server_cpus.len()
     );
-    if !has_namespaces(means) {
+    if !has_namespaces(experiment, means) {
         needs_no_namespaces(experiment)?;
     }
     for spec in experiment.servers() {
+        if let Some(running) = spec.running() {
+            subject::is_there(&running)?;
+            continue;
+        }
         for spec in [Some(spec.clone()), servers::behind(spec)?].into_iter().flatten() {
             let path = servers::executable(&spec, &means.sluice).filter(|path| path.is_file());
             path.with_context(|| servers::not_there(&spec))?;
@@ -124,8 +128,10 @@ fn possible(experiment: &Experiment, means: &Means) -> Result<()> {
     Ok(())
 }
 
-fn has_namespaces(means: &Means) -> bool {
-    !means.loopback && may_isolate()
+/// Servers that run already are on the loopback interface, and so are those beside them.
+fn has_namespaces(experiment: &Experiment, means: &Means) -> bool {
+    let is_started = |server: &&Spec| server.running().is_none();
+    !means.loopback && experiment.servers().iter().all(is_started) && may_isolate()
 }
 
 /// Runs what is missing of the experiment that `text` describes.
@@ -141,10 +147,15 @@ impl Checked<'_> {
         // Servers look for their files elsewhere.
         let directory = self.directory.canonicalize()?;
         let directory = directory.as_path();
-        let has_namespaces = has_namespaces(means);
+        let has_namespaces = has_namespaces(experiment, means);
         if !has_namespaces {
-            let why =
-                if means.loopback { "--loopback" } else { "only root may make network namespaces, by ip(8)" };
+            let why = if means.loopback {
+                "--loopback"
+            } else if may_isolate() {
+                "servers run there already"
+            } else {
+                "only root may make network namespaces, by ip(8)"
+            };
             progress.remark(&format!("on the loopback interface: {why}"));
         }
         let (machine, environment) = environment(experiment, means, has_namespaces)?;
@@ -200,7 +211,9 @@ fn environment(experiment: &Experiment, means: &Means, has_namespaces: bool) -> 
         programs.push(program.to_owned());
         Ok::<_, anyhow::Error>(())
     };
-    for spec in experiment.servers() {
+    // Of one that runs already nobody knows the program.
+    let started = experiment.servers().into_iter().filter(|spec| spec.running().is_none());
+    for spec in started {
         for spec in [Some(spec.clone()), servers::behind(spec)?].into_iter().flatten() {
             let path =
                 servers::executable(&spec, &means.sluice).with_context(|| servers::not_there(&spec))?;
@@ -381,7 +394,8 @@ impl Workshop<'_> {
             let usual = point.setting.clone();
             let setting = Setting { load, generator, memory, disk, cold, share, lengths, ..usual };
             // What an application says is in no file.
-            let is_computed = setting.application.is_some() || setting.workload.asks_for_no_file();
+            let Setting { workload, application, .. } = &setting;
+            let is_computed = application.is_some() || workload.asks_for_no_file() || workload.has_no_root();
             let purpose = if is_computed { Purpose::Measuring } else { Purpose::Verifying };
             let failures = match self.alone(&format!("verifying-{number}"), case, &setting, purpose) {
                 Ok(outcome) => {

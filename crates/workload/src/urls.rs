@@ -6,6 +6,7 @@
 //! /style.css
 //! ```
 
+use crate::session::{Builder, Request, SessionLog};
 use crate::target;
 use crate::wsesslog::Mistake;
 
@@ -54,6 +55,22 @@ impl Urls {
         self.0.iter().map(|(path, _)| &**path)
     }
 
+    /// Sessions of so many calls each, one after the other: each goes on where the one before it ends.
+    pub fn sessions(&self, calls: u32) -> SessionLog {
+        let mut log = Builder::new();
+        let request = |uri: &str| Request { uri: uri.into(), ..Request::default() };
+        let requests: Vec<_> = self.paths().map(|uri| log.request(request(uri))).collect();
+        let (turns, calls) = (self.turns(), calls as usize);
+        for session in 0..sessions_for(turns.len(), calls) {
+            for turn in session * calls..(session + 1) * calls {
+                log.call_again(requests[turns[turn % turns.len()]]);
+                log.end_of_burst(None);
+            }
+            log.end_of_session();
+        }
+        log.finish()
+    }
+
     /// Whose turn it is, by its place in the list, until all comes round again: each as often as its weight
     /// says, and as evenly spread as can be.
     pub fn turns(&self) -> Vec<usize> {
@@ -64,6 +81,14 @@ impl Urls {
         turns.sort_by(|(a, one), (b, other)| a.total_cmp(b).then(one.cmp(other)));
         turns.into_iter().map(|(_, place)| place).collect()
     }
+}
+
+/// How many sessions of so many calls it takes until all turns have come round together with the sessions;
+/// where that is too many, enough for the last round, which is not complete, to make little difference.
+pub fn sessions_for(turns: usize, calls: usize) -> usize {
+    const ENOUGH_CALLS: usize = 1_000_000;
+    let complete = (1..=turns).find(|sessions| (sessions * calls).is_multiple_of(turns)).unwrap_or(1);
+    complete.min(ENOUGH_CALLS.max(turns).div_ceil(calls))
 }
 
 fn url(line: &[u8]) -> Result<(Box<str>, u32), String> {
@@ -105,6 +130,26 @@ mod tests {
         assert_eq!(turns("/a 20\n/b 10"), "/a/b/a");
         assert_eq!(turns("/a 4\n/b\n/c 2\n"), "/a/c/a/b/a/c/a");
         assert_eq!(Urls::parse(b"/a 999\n/b 1000").unwrap().turns().len(), 1999);
+    }
+
+    #[test]
+    fn turns_and_sessions_come_round_together() {
+        assert_eq!(sessions_for(7, 1), 7);
+        assert_eq!(sessions_for(7, 1000), 7);
+        assert_eq!(sessions_for(4, 1000), 1);
+        assert_eq!(sessions_for(1_000_000, 1), 1_000_000);
+        // They would after 1001 * 1000 calls of each.
+        assert_eq!(sessions_for(1001, 1000), 1000);
+    }
+
+    #[test]
+    fn sessions_ask_for_all_in_turn() {
+        let log = Urls::parse(b"/a 2\n/b").unwrap().sessions(2);
+        let asked: Vec<Vec<_>> = (0..log.len())
+            .map(|at| log.session(at).flat_map(|burst| burst.calls.to_vec()).collect())
+            .collect();
+        assert_eq!(asked, [[0, 1], [0, 0], [1, 0]], "/a /b /a and again");
+        assert_eq!((log.requests().len(), log.session(0).len()), (2, 2), "one after the other");
     }
 
     #[test]

@@ -8,22 +8,25 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use lab::description::load::Load;
-use lab::description::quantity::COST;
-use lab::description::workload::Workload;
+use lab::description::quantity::{COST, P99, REPLIES};
 use lab::judging::verdict::Verdict;
 use lab::report::results::{LeftOut, Results};
 use lab::servers::spec::Spec;
 use lab::statistics::FEWEST_ROUNDS;
 
+use super::asked::Asked;
 use super::{means, run};
 
 /// `sluicelab compare`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "A server is one that the lab knows and configures (sluice, nginx, lighttpd, apache, \
+#[command(after_help = "Which of two servers is faster for a file of yours:\n  \
+    sluicelab compare nginx sluice --root /srv/www --path /logo.png\n\n\
+    A server is one that the lab knows and configures (sluice, nginx, lighttpd, apache, \
     apache-worker), one with settings ('sluice: --architecture=amped'), with a name ('four = sluice: \
     --workers=4'), another build ('old = sluice@path/to/sluice'), or any command ('mine = ./server --port \
-    {port} {root}').\n\n\
+    {port} {root}'). One that is named twice is compared with itself. A server that runs already is its URL, \
+    which says what is asked for; with its process, CPU time is compared as well:\n  \
+    sluicelab compare 'http://127.0.0.1:8080/f.bin pid=71' 'http://127.0.0.1:8081/f.bin pid=72'\n\n\
     Servers are started anew in each round, and asked in slices that alternate between them, each on a whole \
     CPU. The first is held against itself as well (\"again\"). What decides is the CPU time for each reply, \
     and at a rate ('500 requests/s', '0.5x') also how long clients wait; under more load than the first can \
@@ -32,18 +35,11 @@ use super::{means, run};
     says \"cannot tell\", there may be one. The report has throughput and memory as well, and the files by \
     which nginx and others were configured, which can be changed ('nginx: sendfile=off').\n\n\
     Under '2x' each server has 30% of a CPU (root only), as clients with one CPU could not ask a whole one \
-    for more than it can do. Its figures compare servers; they are none of a whole CPU."
-)]
+    for more than it can do. Its figures compare servers; they are none of a whole CPU.")]
 pub(crate) struct Options {
     /// Who is compared; the first with all others
     #[arg(value_name = "SERVER", required = true, num_args = 2..)]
     servers: Vec<Spec>,
-    /// What clients ask for: one-packet, single, fixed, specweb99, support, or mine: root=DIR sessions=FILE
-    #[arg(long, default_value = "specweb99")]
-    workload: String,
-    /// How much: '64 sessions' at a time, '500 requests/s', '0.5x' of what the first can serve
-    #[arg(long, default_value = "64 sessions")]
-    load: Load,
     /// How often everything is measured. Below 6 nothing can be told
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
@@ -68,6 +64,8 @@ pub(crate) struct Options {
     /// Two minutes: 6 rounds, and nobody is watched for longer
     #[arg(long, conflicts_with_all = ["rounds", "settling"])]
     quick: bool,
+    #[command(flatten)]
+    asked: Asked,
     #[command(flatten)]
     means: means::Where,
 }
@@ -101,26 +99,33 @@ const WORSE: u8 = 4;
 const SHARE: u32 = 30;
 
 impl Options {
-    /// By what: in a closed loop by the cost alone, since replies/s say the same or are the clients'.
-    fn compare(&self) -> Vec<&'static str> {
-        match self.load {
-            Load::Sessions(_) => vec![COST.name],
-            load => load.usually_compared().into_iter().map(|of| of.name).collect(),
+    /// By what: in a closed loop by the cost alone, since replies/s say the same or are the clients'; and by
+    /// these, where nobody knows the cost.
+    fn compare(&self, load: Load) -> Vec<&'static str> {
+        let is_seen = self.servers.iter().all(Spec::is_seen);
+        match load {
+            Load::Sessions(_) if is_seen => vec![COST.name],
+            Load::Sessions(_) => vec![REPLIES.name, P99.name],
+            load => {
+                let usual = load.usually_compared().into_iter();
+                usual.filter(|of| is_seen || !of.is_of_processes()).map(|of| of.name).collect()
+            }
         }
     }
 
     /// The file that says the same.
     fn experiment(&self) -> Result<String> {
-        self.workload.parse::<Workload>().map_err(super::BadInput)?;
+        let (workload, load) = (self.asked.workload(&self.servers)?, self.asked.load());
+        let servers = told_apart(&self.servers);
         let (rounds, settling) =
             if self.quick { (FEWEST_ROUNDS, Duration::ZERO) } else { (self.rounds, self.settling) };
-        let names: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
+        let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
         let mut text = String::new();
         let mut line = |key: &str, value: &str| writeln!(text, "{key} = {value}");
-        line("title", &quoted(&format!("{}: {}, {}", names.join(", "), self.workload, self.load)))?;
-        let servers: Vec<String> =
-            self.servers.iter().map(|server| format!("  {},\n", quoted(&typed(server)))).collect();
-        line("servers", &format!("[\n{}]", servers.concat()))?;
+        line("title", &quoted(&format!("{}: {}, {}", names.join(", "), workload, load)))?;
+        let lines: Vec<String> =
+            servers.iter().map(|server| format!("  {},\n", quoted(&typed(server)))).collect();
+        line("servers", &format!("[\n{}]", lines.concat()))?;
         line("rounds", &rounds.to_string())?;
         line("seed", &self.seed.to_string())?;
         line("margin", &(self.margin / 100.0).to_string())?;
@@ -129,15 +134,26 @@ impl Options {
             line("profile", &quoted(&format!("{} s", profile.as_secs_f64())))?;
         }
         line("measured", &quoted(&format!("{} s", self.measured.as_secs_f64())))?;
-        if self.load.is_too_much() && self.means.may_share() {
+        let is_started = servers.iter().all(|server| server.running().is_none());
+        if load.is_too_much() && is_started && self.means.may_share() {
             line("share", &SHARE.to_string())?;
         }
-        line("\n[[points]]\nworkload", &quoted(&self.workload))?;
-        line("load", &quoted(&self.load.to_string()))?;
-        let compare: Vec<String> = self.compare().iter().map(|of| quoted(of)).collect();
+        line("\n[[points]]\nworkload", &quoted(&workload.typed()))?;
+        line("load", &quoted(&load.to_string()))?;
+        let compare: Vec<String> = self.compare(load).into_iter().map(quoted).collect();
         line("compare", &format!("[{}]", compare.join(", ")))?;
         Ok(text)
     }
+}
+
+/// A server that is there several times is compared with itself, under names of its own: "sluice 2".
+fn told_apart(servers: &[Spec]) -> Vec<Spec> {
+    let name =
+        |(at, server): (usize, &Spec)| match servers[..at].iter().filter(|other| *other == server).count() {
+            0 => server.clone(),
+            before => Spec { name: format!("{} {}", server.name, before + 1), ..server.clone() },
+        };
+    servers.iter().enumerate().map(name).collect()
 }
 
 /// With programs found from anywhere.
@@ -150,4 +166,67 @@ fn typed(server: &Spec) -> String {
 /// A string of TOML.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use lab::description::experiment::Experiment;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Typed {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    /// The experiment of a command line.
+    fn experiment(words: &[&str]) -> Experiment {
+        let typed = Typed::try_parse_from([&["compare"], words].concat()).unwrap();
+        Experiment::parse(&typed.options.experiment().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn files_are_asked_for_in_the_words_of_load() {
+        let of = |words: &[&str]| {
+            let words = [&["nginx", "sluice", "--root=/", "--path=/a 5", "--path=/b"], words].concat();
+            let point = experiment(&words).points.remove(0);
+            (point.name, point.setting.workload.typed())
+        };
+        let paths = |each: u32| format!("paths: root=/ path=\"/a 5\" path=/b requests-per-connection={each}");
+        assert_eq!(of(&[]), ("/a 5, /b, 64 sessions".to_owned(), paths(1_000)));
+        assert_eq!(of(&["--rate=500"]), ("/a 5, /b, 500 requests/s".to_owned(), paths(1)));
+        let both = ["--connections=3", "--requests-per-connection=7"];
+        assert_eq!(of(&both), ("/a 5, /b, 3 sessions".to_owned(), paths(7)));
+    }
+
+    #[test]
+    fn running_servers_are_asked_for_the_path_of_their_urls() {
+        let of = |words: &[&str]| {
+            let point = experiment(words).points.remove(0);
+            let compared: Vec<&str> = point.compare.iter().map(|quantity| quantity.name).collect();
+            (point.setting.workload.typed(), compared.join(", "))
+        };
+        let urls = ["http://127.0.0.1:1/a", "http://127.0.0.1:2/a"];
+        let (workload, compared) = of(&urls);
+        assert_eq!(workload, "paths: path=/a requests-per-connection=1000");
+        assert!(!compared.contains("CPU"), "{compared}");
+        let known = urls.map(|url| format!("{url} pid=7"));
+        assert!(of(&[&known[0], &known[1]]).1.contains("CPU us/reply"));
+        let words = [&urls[..], &["--path=/b"]].concat();
+        assert_eq!(of(&words).0, "paths: path=/b requests-per-connection=1000");
+    }
+
+    #[test]
+    fn a_server_that_is_there_twice_has_two_names() {
+        let names = |words: &[&str]| {
+            let all = experiment(words).points.remove(0).servers;
+            all.into_iter().map(|server| server.name).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            names(&["sluice", "nginx", "sluice", "sluice"]),
+            ["sluice", "nginx", "sluice 2", "sluice 3"]
+        );
+    }
 }

@@ -1,5 +1,6 @@
 //! The subcommands of sluicelab, a file for each, and what they share.
 
+mod asked;
 pub(crate) mod besim;
 pub(crate) mod compare;
 pub(crate) mod doctor;

@@ -14,6 +14,7 @@ use workload::manifest::{FileSetManifest, SessionsManifest};
 use workload::offtimes::OffTimes;
 use workload::replay::LeftOut;
 use workload::session::SessionLog;
+use workload::urls::Urls;
 use workload::{dynamic, replay, simple, specweb99, support, wsesslog};
 
 use super::{BadInput, output, tell};
@@ -22,8 +23,13 @@ use crate::console::print;
 /// What sessions are like.
 #[derive(Subcommand)]
 #[command(
-    after_help = "The files are in the syntax of httperf's --wsesslog. FILE.manifest.json says what is in \
-        them."
+    after_help = "The files are in the syntax of httperf's --wsesslog, and can be written by hand:\n  \
+        /index.html think=2.0          a line at the margin begins a burst; then clients think for 2 s\n\
+        \x20     /style.css               indented: sent when the first reply of the burst is there\n  \
+        /form method=POST contents=\"a=b\"\n\
+        \x20                                an empty line ends a session\n  \
+        /another.html\n\
+        docs/lab.md (Sessions) has all of it. FILE.manifest.json says what is in a file that was drawn."
 )]
 pub(crate) enum Options {
     /// SPECweb99's: 30% of one request, the others of 5 to 15, for files by Zipf's law
@@ -40,6 +46,8 @@ pub(crate) enum Options {
     DynamicFixed(DynamicFixed),
     /// Requests for an application that computes nothing, for replies of one size
     Constant(Constant),
+    /// Requests for paths of your own, in turn
+    Paths(Paths),
     /// What clients did by an access log, so that a server can be loaded with yesterday's traffic
     Replay(Replay),
 }
@@ -168,6 +176,26 @@ pub(crate) struct Fixed {
 }
 
 #[derive(Args)]
+#[command(after_help = "Example, three requests of four for one of two paths, 100 on each connection:\n  \
+    sluicelab sessions paths --path '/index.html 3' --path /logo.png --requests-per-connection 100 \
+    --out mine")]
+pub(crate) struct Paths {
+    /// A path, such as /index.html; or with how often it is asked for among the others, such as
+    /// '/index.html 5'. May be repeated
+    #[arg(long, value_name = "PATH", required = true)]
+    path: Vec<String>,
+
+    /// Requests on each connection, one after the other
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    requests_per_connection: u32,
+
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+#[derive(Args)]
 pub(crate) struct Replay {
     /// An access log in the combined format (Apache, nginx, ours), or in our JSON
     #[arg(value_name = "LOG")]
@@ -203,6 +231,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         Options::Fixed(Fixed { simple, bytes }) => run_simple(simple, *bytes, "fixed"),
         Options::DynamicFixed(options) => run_dynamic_fixed(options),
         Options::Constant(options) => run_constant(options),
+        Options::Paths(paths) => run_paths(paths),
         Options::Replay(replay) => run_replay(replay),
     }
 }
@@ -292,6 +321,14 @@ fn file_set(root: &Path, kind: &str) -> Result<FileSet> {
 
 fn another_set(root: &Path, kind: &str) -> anyhow::Error {
     BadInput(format!("--fileset {}: holds no set of the kind {kind}", root.display())).into()
+}
+
+fn run_paths(options: &Paths) -> Result<ExitCode> {
+    let Paths { path, requests_per_connection, out } = options;
+    let urls = Urls::parse(path.join("\n").as_bytes());
+    let urls = urls.map_err(|mistake| BadInput(format!("--path: {}", mistake.reason)))?;
+    let file = output("--out", out)?;
+    write(file, out, "paths", None, &urls.sessions(*requests_per_connection), Vec::new())
 }
 
 fn run_replay(options: &Replay) -> Result<ExitCode> {

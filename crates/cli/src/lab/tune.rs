@@ -7,9 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use lab::description::experiment::Experiment;
-use lab::description::load::Load;
 use lab::description::quantity::Quantity;
-use lab::description::workload::Workload;
 use lab::judging::verdict::Verdict;
 use lab::programs::interrupt;
 use lab::progress::Progress;
@@ -20,6 +18,7 @@ use lab::servers::spec::Spec;
 use lab::tuning::tune::{self, Search};
 use toml::Table;
 
+use super::asked::Asked;
 use super::{BadInput, means, run};
 use crate::console::print;
 
@@ -40,18 +39,13 @@ pub(crate) struct Options {
     /// [default: what matters most for the server]
     #[arg(long, value_name = "SETTING=VALUE,VALUE...", allow_hyphen_values = true)]
     vary: Vec<Dimension>,
-    /// What clients ask for, as for `compare`
-    #[arg(long, default_value = "specweb99")]
-    workload: String,
-    /// How much: '64 sessions' at a time, '500 requests/s'
-    #[arg(long, default_value = "64 sessions")]
-    load: Load,
     /// What is to be best: replies/s, CPU us/reply, Mbit/s, 'mean ms', 'p99 ms', ...
     #[arg(long, value_name = "QUANTITY", default_value = "CPU us/reply",
         value_parser = Quantity::named)]
     by: Quantity,
     /// Workload, load and all else as an experiment's first point has them
-    #[arg(long, value_name = "EXPERIMENT.toml", conflicts_with_all = ["workload", "load", "by"])]
+    #[arg(long, value_name = "EXPERIMENT.toml", conflicts_with_all = ["workload", "root", "load", "rate",
+          "connections", "by"])]
     like: Option<PathBuf>,
     /// How long it may take, about
     #[arg(long, value_name = "TIME", default_value = "3min", value_parser = units::parse_time)]
@@ -62,6 +56,8 @@ pub(crate) struct Options {
     /// What is drawn from
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u32,
+    #[command(flatten)]
+    asked: Asked,
     #[command(flatten)]
     means: means::Where,
 }
@@ -161,19 +157,16 @@ impl Options {
             }
             return Ok(table);
         }
-        self.workload.parse::<Workload>().map_err(BadInput)?;
+        let (workload, load) = (self.asked.workload(std::slice::from_ref(&self.server))?, self.asked.load());
         let mut table = Table::new();
-        table.insert(
-            "title".to_owned(),
-            format!("Settings of {}: {}, {}", self.server, self.workload, self.load).into(),
-        );
+        table.insert("title".to_owned(), format!("Settings of {}: {workload}, {load}", self.server).into());
         for (key, value) in [("warm_up", "300 ms"), ("measured", "1 s")] {
             table.insert(key.to_owned(), value.into());
         }
         table.insert("slices".to_owned(), 2.into());
         let mut point = Table::new();
-        point.insert("workload".to_owned(), self.workload.clone().into());
-        point.insert("load".to_owned(), self.load.to_string().into());
+        point.insert("workload".to_owned(), workload.typed().into());
+        point.insert("load".to_owned(), load.to_string().into());
         point.insert("compare".to_owned(), vec![self.by.name].into());
         table.insert("points".to_owned(), vec![toml::Value::Table(point)].into());
         Ok(table)

@@ -18,7 +18,7 @@ use crate::description::finding::{Finding, Relation};
 use crate::description::keys;
 use crate::description::lengths::Lengths;
 use crate::description::load::Load;
-use crate::description::quantity::Quantity;
+use crate::description::quantity::{Quantity, REPLIES};
 use crate::description::tool::Tool;
 use crate::description::workload::Workload;
 use crate::servers::spec::{Kind, Spec};
@@ -329,8 +329,43 @@ impl WrittenSetting {
             lengths,
         };
         match generator {
-            Tool::Sluicelab => Ok(setting),
+            Tool::Sluicelab => {
+                let workload = setting.workload.at(!matches!(load, Load::Sessions(_)));
+                Ok(Setting { workload, ..setting })
+            }
             Tool::Wrk { .. } => setting.for_wrk(),
+        }
+    }
+}
+
+impl PointSpec {
+    /// Whether it may have the servers that run already, and they what it has.
+    fn check_running(&self) -> Result<(), String> {
+        let Setting { workload, application, share, memory, both_cpus, cold, .. } = &self.setting;
+        let started = self.servers.iter().find(|server| server.running().is_none());
+        if let Some(Spec { name, .. }) = started.filter(|_| workload.has_no_root()) {
+            return Err(format!("workload: {name} is started to serve files, and needs root=DIR (--root)"));
+        }
+        let Some(running) = self.servers.iter().find(|server| server.running().is_some()) else {
+            return Ok(());
+        };
+        let set = [
+            (application.is_some(), "application"),
+            (share.is_some(), "share"),
+            (memory.is_some(), "memory"),
+            (*both_cpus, "both_cpus"),
+            (*cold, "cold"),
+        ];
+        if let Some((_, key)) = set.into_iter().find(|(is_set, _)| *is_set) {
+            return Err(format!("{key}: {running} runs already, and stays as it is"));
+        }
+        let of_processes = self.compare.iter().find(|quantity| quantity.is_of_processes());
+        match (of_processes, self.servers.iter().find(|server| !server.is_seen())) {
+            (Some(Quantity { name, .. }), Some(unseen)) => Err(format!(
+                "compare: {name} is that of processes, and which are those of {unseen}? Allowed: \
+                 '{unseen} pid=1234'"
+            )),
+            _ => Ok(()),
         }
     }
 }
@@ -341,7 +376,7 @@ impl Setting {
         let Self { workload, load, lengths, .. } = &self;
         let slice = lengths.measured / lengths.slices;
         let is_whole = !slice.is_zero() && slice.subsec_nanos() == 0;
-        let has_calls = workload.calls().is_some();
+        let has_calls = workload.has_calls();
         let others = [
             (self.application.is_some(), "application"),
             (self.both_cpus, "both_cpus"),
@@ -355,7 +390,7 @@ impl Setting {
         } else if !workload.asks_for_one_file() || has_calls {
             format!(
                 "workload: wrk asks for one file again and again, and the workload is {workload}; allowed: \
-                 one-packet, single and fixed with bytes=SIZE, each without calls"
+                 one-packet, single, fixed with bytes=SIZE, and paths with one path, each without calls"
             )
         } else if !is_whole {
             format!(
@@ -369,6 +404,15 @@ impl Setting {
         };
         Err(wrong)
     }
+}
+
+/// What is compared where nothing else is said: nothing of processes that are not known.
+fn usually_compared(load: Load, servers: &[Spec]) -> Vec<Quantity> {
+    let mut compared = load.usually_compared();
+    if !servers.iter().all(Spec::is_seen) {
+        compared.retain(|quantity| !quantity.is_of_processes());
+    }
+    if compared.is_empty() { vec![REPLIES] } else { compared }
 }
 
 /// Why the generator can't have servers compared by that, if it can't.
@@ -401,7 +445,7 @@ impl WrittenPoint {
                     Some(name) => format!("{workload}, {load}, {name}"),
                     None => format!("{workload}, {load}"),
                 };
-                let compare = self.compare.clone().unwrap_or_else(|| load.usually_compared());
+                let compare = self.compare.clone().unwrap_or_else(|| usually_compared(*load, servers));
                 if let Some(why) = untold(setting.generator, &compare) {
                     return Err(why);
                 }
@@ -494,6 +538,17 @@ impl Experiment {
         if let Some(time) = self.system_calls.filter(|time| *time < Duration::from_secs(1)) {
             return Err(format!("system_calls: {time:?} is not allowed; allowed: 1s or more"));
         }
+        let is_elsewhere = |server: &&Spec| server.running().is_some();
+        if let Some(running) = self.servers().into_iter().find(is_elsewhere) {
+            let needs = [
+                (!self.sysctls.is_empty(), "sysctls"),
+                (!running.is_seen() && self.profile.is_some(), "profile"),
+                (!running.is_seen() && self.system_calls.is_some(), "system_calls"),
+            ];
+            if let Some((_, key)) = needs.into_iter().find(|(is_set, _)| *is_set) {
+                return Err(format!("{key}: {running} runs already, and its processes are not known (pid=)"));
+            }
+        }
         let mut names = HashSet::new();
         for point in &self.points {
             if !names.insert(&point.name) {
@@ -510,12 +565,12 @@ impl Experiment {
             if let Some(ceiling) = ceiling.filter(|_| !point.setting.workload.asks_for_one_file()) {
                 return Err(format!(
                     "{:?}: {} sends one file to all, and the workload is {}; allowed with it: one-packet, \
-                     single, and fixed with bytes=SIZE",
+                     single, fixed with bytes=SIZE, and paths with one path",
                     point.name, ceiling.name, point.setting.workload
                 ));
             }
             let is_answered = point.setting.application.is_some()
-                || point.servers.iter().any(|server| server.kind == Kind::Command);
+                || point.servers.iter().any(|server| matches!(server.kind, Kind::Command | Kind::Running));
             if point.setting.workload.asks_for_no_file() && !is_answered {
                 return Err(format!(
                     "{:?}: an application answers what {} asks for, and there is none; allowed with it: a \
@@ -524,6 +579,7 @@ impl Experiment {
                     point.name, point.setting.workload
                 ));
             }
+            point.check_running().map_err(|error| format!("{:?}: {error}", point.name))?;
             let cannot = |server: &&Spec| !servers::can_hand_on(server);
             if let (Some(_), Some(server)) = (&point.setting.application, point.servers.iter().find(cannot)) {
                 let why = servers::CANNOT_HAND_ON;
@@ -549,7 +605,11 @@ impl Experiment {
     /// Which is not, and where.
     pub fn check_files(&self) -> Result<(), String> {
         for PointSpec { name, setting, .. } in &self.points {
-            setting.workload.check_files().map_err(|error| format!("{name:?}: workload: {error}"))?;
+            let is_computed = setting.application.is_some();
+            setting
+                .workload
+                .check_files(is_computed)
+                .map_err(|error| format!("{name:?}: workload: {error}"))?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Which workloads there are, and what may be set of each.
 
 use workload::dynamic::SIZES;
+use workload::urls::Urls;
 
 use crate::near::meant;
 
@@ -26,6 +27,13 @@ pub(super) struct Key {
     /// What its values are, as an error says it.
     pub(super) values: &'static str,
     pub(super) is_allowed: fn(&str) -> bool,
+}
+
+impl Key {
+    /// Whether it may be set several times.
+    pub(super) fn repeats(&self) -> bool {
+        self.name == PATH.name
+    }
 }
 
 const fn key(name: &'static str, values: &'static str, is_allowed: fn(&str) -> bool) -> Key {
@@ -57,13 +65,22 @@ const THINK: Key = key("think", "a time such as 5s", |value| units::parse_time(v
 const ROOT: Key = key("root", "a directory", |value| !value.is_empty());
 const FILE: Key = key("sessions", "a file of sessions", |value| !value.is_empty());
 
+const PATH: Key = key("path", "a path such as /f.bin, or with a weight \"/f.bin 5\"", |value| {
+    Urls::parse(value.as_bytes()).is_ok_and(|urls| urls.paths().len() == 1)
+});
+const PER_CONNECTION: Key =
+    key("requests-per-connection", "1 to 1000000", |value| is_count(value, 1, 1_000_000));
+
 /// How many other clients are connected: as many as servers are told to have room for.
 const IDLE: Key = key("idle", "0 to 20000", |value| is_count(value, 0, 20_000));
 
 /// Somebody's own files and sessions.
 pub(super) const MINE: &str = "mine";
 
-const KINDS: [Kind; 9] = [
+/// Somebody's own files, by their paths.
+pub(super) const PATHS: &str = "paths";
+
+const KINDS: [Kind; 10] = [
     Kind { keys: &[CALLS], ..Kind::plain("one-packet") },
     Kind { keys: &[CALLS], ..Kind::plain("single") },
     Kind { keys: &[ANY_SIZE, CALLS], ..Kind::plain("fixed") },
@@ -83,6 +100,7 @@ const KINDS: [Kind; 9] = [
         ..Kind::plain("constant")
     },
     Kind { keys: &[ROOT, FILE], required: &["root", "sessions"], ..Kind::plain(MINE) },
+    Kind { keys: &[ROOT, PATH, PER_CONNECTION], required: &["path"], ..Kind::plain(PATHS) },
 ];
 
 impl Kind {

@@ -72,6 +72,11 @@ impl Quantity {
         !UNTOLD_BY_WRK.contains(self)
     }
 
+    /// Whether it takes the server's processes to be known.
+    pub fn is_of_processes(&self) -> bool {
+        [COST, MEMORY].contains(self)
+    }
+
     /// By its name.
     ///
     /// # Errors

@@ -8,10 +8,13 @@ use std::process::{Command, Stdio};
 use std::str::FromStr;
 
 use anyhow::{Context, Result, ensure};
+use base16ct::lower::encode_string as hex;
+use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use sha2::{Digest as _, Sha256};
 use workload::wsesslog;
 
-use crate::description::kinds::{Kind, MINE};
+use crate::description::kinds::{Kind, MINE, PATHS};
 use crate::programs::interrupt;
 use crate::servers::spec::words;
 
@@ -32,7 +35,32 @@ pub struct Workload {
     options: Vec<String>,
     /// Somebody's own files, and the sessions that ask for them.
     own: Option<(PathBuf, PathBuf)>,
+    /// Somebody's own files, and which of them are asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paths: Option<Paths>,
 }
+
+/// Files below a root that are asked for in turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Paths {
+    /// Of the files. `None`: servers have them that run already.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root: Option<PathBuf>,
+    /// Each may have a weight behind it, as in a list for `sluicelab load --urls`.
+    pub paths: Vec<String>,
+    /// `None`: as `sluicelab load` has it.
+    pub requests_per_connection: Option<u32>,
+}
+
+/// How many directories of files there are where nothing is said.
+const DIRECTORIES: u32 = 10;
+
+/// How many sessions are drawn.
+const SESSIONS: u32 = 20_000;
+
+/// How many requests `sluicelab load` has on a connection where nothing is said: of clients that come at a
+/// rate, and of those that ask again when they are answered.
+const PER_CONNECTION: (u32, u32) = (1, 1_000);
 
 impl FromStr for Workload {
     type Err = String;
@@ -52,7 +80,7 @@ impl FromStr for Workload {
             if !(key.is_allowed)(value) {
                 return refused(format!("{name}={value} is not allowed; allowed: {}", key.values));
             }
-            if said.iter().any(|(other, _)| *other == name) {
+            if said.iter().any(|(other, _)| *other == name) && !key.repeats() {
                 return refused(format!("{name} is set twice"));
             }
             said.push((key.name, value.to_owned()));
@@ -64,15 +92,25 @@ impl FromStr for Workload {
         let number = |name: &str, usual| value(name).and_then(|value| value.parse().ok()).unwrap_or(usual);
         let is_mine = kind.name == MINE;
         let path = |name: &str| value(name).filter(|_| is_mine).map(PathBuf::from);
-        let is_option = |name: &str| !["directories", "idle", "root", "sessions"].contains(&name);
+        let is_option =
+            |name: &str| !["directories", "idle", "path", REQUESTS, "root", "sessions"].contains(&name);
         let options = said.iter().filter(|(name, _)| is_option(name));
         Ok(Self {
             kind: kind.name.to_owned(),
-            directories: number("directories", 10),
-            sessions: number("sessions", 20_000),
+            directories: number("directories", DIRECTORIES),
+            sessions: number("sessions", SESSIONS),
             idle: number("idle", 0),
             options: options.map(|(name, value)| format!("{name}={value}")).collect(),
             own: path("root").zip(path("sessions")),
+            paths: (kind.name == PATHS).then(|| Paths {
+                root: value("root").map(PathBuf::from),
+                paths: said
+                    .iter()
+                    .filter(|(name, _)| *name == "path")
+                    .map(|(_, path)| path.clone())
+                    .collect(),
+                requests_per_connection: value(REQUESTS).and_then(|value| value.parse().ok()),
+            }),
         })
     }
 }
@@ -85,21 +123,56 @@ impl<'de> Deserialize<'de> for Workload {
 
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, idle, options, own, .. } = self;
-        match own {
-            Some((root, _)) => write!(f, "{}", root.display())?,
-            None => f.write_str(kind)?,
+        let Self { kind, idle, options, own, paths, .. } = self;
+        match (own, paths) {
+            (Some((root, _)), _) => write!(f, "{}", root.display())?,
+            (_, Some(paths)) => paths.fmt(f)?,
+            _ => f.write_str(kind)?,
         }
         options.iter().try_for_each(|option| write!(f, " {option}"))?;
         if *idle > 0 { write!(f, " beside {idle} idle clients") } else { Ok(()) }
     }
 }
 
+/// What is asked for, the first few of many.
+impl fmt::Display for Paths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.paths.len().min(3);
+        f.write_str(&self.paths[..shown].join(", "))?;
+        let others = self.paths.len() - shown;
+        if others > 0 { write!(f, " and {others} more") } else { Ok(()) }
+    }
+}
+
+impl Paths {
+    /// As they are typed, behind the kind.
+    fn words(&self) -> impl Iterator<Item = String> {
+        let root = self.root.as_deref().map(|root| format!("root={}", word(root)));
+        let paths = self.paths.iter().map(|path| format!("path={}", quoted(path)));
+        let each = self.requests_per_connection.map(|count| format!("{REQUESTS}={count}"));
+        root.into_iter().chain(paths).chain(each)
+    }
+}
+
+/// A value of a workload: one with blanks stands in double quotes.
+fn quoted(value: &str) -> String {
+    if value.contains(char::is_whitespace) { format!("\"{value}\"") } else { value.to_owned() }
+}
+
+fn word(path: &Path) -> String {
+    quoted(&path.display().to_string())
+}
+
+/// How many requests are made on a connection.
+const REQUESTS: &str = "requests-per-connection";
+
 /// Files and sessions on the disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Prepared {
     pub(crate) root: PathBuf,
     pub(crate) sessions: PathBuf,
+    /// Those that are asked for, if not all below the root are.
+    pub(crate) asked: Option<Vec<PathBuf>>,
 }
 
 impl Prepared {
@@ -112,6 +185,11 @@ impl Prepared {
 }
 
 impl Workload {
+    /// Whether nobody said which files are asked for, so that only servers that run already have them.
+    pub(crate) fn has_no_root(&self) -> bool {
+        self.paths.as_ref().is_some_and(|paths| paths.root.is_none())
+    }
+
     /// Whether there are requests for what is no file, whoever answers them.
     pub(crate) fn asks_for_no_file(&self) -> bool {
         matches!(self.kind.as_str(), "constant" | "dynamic-fixed")
@@ -123,13 +201,71 @@ impl Workload {
         match self.kind.as_str() {
             "one-packet" | "single" => true,
             "fixed" => self.option("bytes").is_some(),
+            PATHS => self.paths.as_ref().is_some_and(|paths| paths.paths.len() == 1),
             _ => false,
         }
     }
 
-    /// How many requests a session has, if that was said.
-    pub(crate) fn calls(&self) -> Option<&str> {
-        self.option("calls")
+    /// Whether it was said how many requests a session has.
+    pub(crate) fn has_calls(&self) -> bool {
+        let of_paths = self.paths.as_ref().and_then(|paths| paths.requests_per_connection);
+        self.option("calls").is_some() || of_paths.is_some()
+    }
+
+    /// The same for clients that come at a rate, or ask again when they are answered, if nothing is said of
+    /// how many requests they make.
+    pub(crate) fn at(mut self, is_rate: bool) -> Self {
+        if let Some(paths) = &mut self.paths {
+            let usual = if is_rate { PER_CONNECTION.0 } else { PER_CONNECTION.1 };
+            paths.requests_per_connection.get_or_insert(usual);
+        }
+        self
+    }
+
+    /// Requests for files below a root; each path may have a weight behind it.
+    pub fn of_paths(root: Option<PathBuf>, paths: Vec<String>, requests_per_connection: Option<u32>) -> Self {
+        Self {
+            kind: PATHS.to_owned(),
+            directories: DIRECTORIES,
+            sessions: SESSIONS,
+            idle: 0,
+            options: Vec::new(),
+            own: None,
+            paths: Some(Paths { root, paths, requests_per_connection }),
+        }
+    }
+
+    /// As it is typed.
+    pub fn typed(&self) -> String {
+        let Self { kind, directories, sessions, idle, options, own, paths } = self;
+        let mut words = vec![format!("{kind}:")];
+        match (own, paths) {
+            (Some((root, sessions)), _) => {
+                words.extend([format!("root={}", word(root)), format!("sessions={}", word(sessions))]);
+            }
+            (None, Some(paths)) => words.extend(paths.words()),
+            (None, None) => {
+                let has = |key| Kind::named(kind).is_ok_and(|kind| kind.has(key));
+                let numbers = [("directories", directories, DIRECTORIES), ("sessions", sessions, SESSIONS)];
+                let set = numbers.iter().filter(|(key, number, usual)| *number != usual && has(key));
+                words.extend(set.map(|(key, number, _)| format!("{key}={number}")));
+                words.extend(options.iter().cloned());
+            }
+        }
+        words.extend((*idle > 0).then(|| format!("idle={idle}")));
+        words.join(" ").trim_end_matches(':').to_owned()
+    }
+
+    /// The same, with paths that hold wherever it is read.
+    pub fn anywhere(mut self) -> Self {
+        let own = self.own.iter_mut().flat_map(|(root, sessions)| [root, sessions]);
+        for path in own.chain(self.paths.iter_mut().filter_map(|paths| paths.root.as_mut())) {
+            // One that is not there is refused by its name.
+            if let Ok(there) = path.canonicalize() {
+                *path = there;
+            }
+        }
+        self
     }
 
     fn option(&self, name: &str) -> Option<&str> {
@@ -137,11 +273,22 @@ impl Workload {
         pairs.into_iter().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
-    /// Whether the files are there that somebody has made.
+    /// Whether the files are there that somebody has made; where replies are computed, paths need none.
     ///
     /// # Errors
     /// Which is not, or what is wrong with it.
-    pub(crate) fn check_files(&self) -> Result<(), String> {
+    pub(crate) fn check_files(&self, is_computed: bool) -> Result<(), String> {
+        if let Some(Paths { root, paths, .. }) = &self.paths {
+            let Some(root) = root else { return Ok(()) };
+            if !root.is_dir() {
+                return Err(format!("root={}: there is no such directory", root.display()));
+            }
+            let mut files = paths.iter().map(|path| (path, below(root, path)));
+            let missing = files.find(|(_, file)| !is_computed && !file.is_file());
+            return missing.map_or(Ok(()), |(path, file)| {
+                Err(format!("path={}: there is no file {}", quoted(path), file.display()))
+            });
+        }
         let Some((root, sessions)) = &self.own else { return Ok(()) };
         if !root.is_dir() {
             return Err(format!("root={}: there is no such directory", root.display()));
@@ -160,7 +307,10 @@ impl Workload {
         let Self { kind, directories, sessions, options, own, .. } = self;
         if let Some((root, sessions)) = own {
             let there = |path: &Path| path.canonicalize().with_context(|| format!("no {}", path.display()));
-            return Ok(Prepared { root: there(root)?, sessions: there(sessions)? });
+            return Ok(Prepared { root: there(root)?, sessions: there(sessions)?, asked: None });
+        }
+        if let Some(paths) = &self.paths {
+            return self.prepare_paths(paths, sluicelab, data);
         }
         let known = Kind::named(kind).map_err(anyhow::Error::msg)?;
         let has_directories = known.has("directories");
@@ -193,8 +343,43 @@ impl Workload {
             made("sessions", self, &mut draw)?;
         }
         // Servers and generators are started from elsewhere.
-        Ok(Prepared { root: root.canonicalize()?, sessions: file.canonicalize()? })
+        Ok(Prepared { root: root.canonicalize()?, sessions: file.canonicalize()?, asked: None })
     }
+}
+
+impl Workload {
+    fn prepare_paths(&self, paths: &Paths, sluicelab: &Path, data: &Path) -> Result<Prepared> {
+        let Paths { root, paths, requests_per_connection } = paths;
+        let calls = requests_per_connection.unwrap_or(PER_CONNECTION.0);
+        fs::create_dir_all(data).with_context(|| format!("cannot make {}", data.display()))?;
+        let hash = hex(&Sha256::digest(format!("{calls} {}", paths.join("\n"))));
+        let file = data.join(format!("{PATHS}-{}.sessions", &hash[..16]));
+        if !file.is_file() {
+            let mut write = Command::new(sluicelab);
+            write.args(["sessions", PATHS, &format!("--{REQUESTS}={calls}"), "--out"]).arg(&file);
+            write.args(paths.iter().map(|path| format!("--path={path}")));
+            made("sessions", self, &mut write)?;
+        }
+        let sessions = file.canonicalize()?;
+        // Where nobody said which files they are, there is none to be read.
+        let Some(root) = root else {
+            return Ok(Prepared { root: data.to_owned(), sessions, asked: Some(Vec::new()) });
+        };
+        let root = root.canonicalize()?;
+        let asked = paths.iter().map(|path| below(&root, path)).filter(|file| file.is_file()).collect();
+        Ok(Prepared { root, sessions, asked: Some(asked) })
+    }
+}
+
+/// The file that a server sends for a path: without weight and query, decoded, and with the index file of a
+/// directory.
+fn below(root: &Path, path: &str) -> PathBuf {
+    let path = path.split([' ', '?']).next().unwrap_or_default();
+    let mut path = percent_decode_str(path.trim_start_matches('/')).decode_utf8_lossy().into_owned();
+    if path.is_empty() || path.ends_with('/') {
+        path.push_str("index.html");
+    }
+    root.join(path)
 }
 
 /// Has `sluicelab` make something for a workload. What it says of a failure is told, not how it was called.
@@ -226,6 +411,36 @@ mod tests {
         assert!(kept.to_string() == "fixed bytes=128KiB calls=100" && !kept.asks_for_no_file());
         let own: Workload = "mine: root=/srv/www sessions=/tmp/log".parse().unwrap();
         assert_eq!(own.own, Some(("/srv/www".into(), "/tmp/log".into())));
+    }
+
+    #[test]
+    fn what_is_typed_is_read_again() {
+        for text in [
+            "one-packet",
+            "specweb99: directories=78 sessions=50000 dynamic=0.3 idle=4",
+            "mine: root=/srv sessions=\"/my log\"",
+            "paths: root=/srv path=/a requests-per-connection=3 idle=7",
+        ] {
+            let workload: Workload = text.parse().unwrap();
+            assert_eq!((workload.typed().as_str(), workload.typed().parse()), (text, Ok(workload)));
+        }
+    }
+
+    #[test]
+    fn paths_have_weights_and_are_read_as_they_are_written() {
+        let text =
+            "paths: root=\"/srv/my site\" path=\"/f.bin 5\" path=/a%20b.html requests-per-connection=7";
+        let workload: Workload = text.parse().unwrap();
+        assert_eq!(workload.to_string(), "/f.bin 5, /a%20b.html");
+        assert_eq!(workload.typed(), text);
+        assert!(workload.has_calls() && !workload.asks_for_one_file());
+        let one: Workload = "paths: root=/srv path=/f.bin".parse().unwrap();
+        assert!(one.asks_for_one_file() && !one.has_calls());
+        let each = |is_rate| one.clone().at(is_rate).paths.unwrap().requests_per_connection;
+        assert_eq!((each(true), each(false)), (Some(1), Some(1_000)));
+        let many: Workload = "paths: root=/ path=/a path=/b path=/c path=/d path=/e".parse().unwrap();
+        assert_eq!(many.to_string(), "/a, /b, /c and 2 more");
+        assert_eq!(below(Path::new("/srv"), "/a%20b/?x=1 5"), Path::new("/srv/a b/index.html"));
     }
 
     #[test]

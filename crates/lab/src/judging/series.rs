@@ -113,7 +113,9 @@ impl Series {
 
     /// The median over the rounds in which it did.
     pub fn median(&self, value: impl Fn(&Outcome) -> f64) -> Option<f64> {
-        median(self.outcomes().filter(|outcome| outcome.is_good()).map(value))
+        let values = self.outcomes().filter(|outcome| outcome.is_good()).map(value);
+        // What nobody knows is no value.
+        median(values.filter(|value| !value.is_nan()))
     }
 
     /// This server's value over that of `other` at the same point, in pairs of the same round.

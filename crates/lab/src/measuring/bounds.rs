@@ -91,10 +91,10 @@ impl Bounded {
     }
 }
 
-/// Has the kernel forget the pages of all files below `root`, so that they have to be read from the disk, and
+/// Has the kernel forget the pages of files, so that they have to be read from the disk, and
 /// count for who reads them. `posix_fadvise(2)`, `POSIX_FADV_DONTNEED`.
-pub(crate) fn forget(root: &Path) -> Result<()> {
-    for path in files_below(root)? {
+pub(crate) fn forget(files: &[PathBuf]) -> Result<()> {
+    for path in files {
         let file = fs::File::open(path)?;
         // Pages that are not written yet can't be forgotten.
         fdatasync(&file)?;
@@ -103,9 +103,9 @@ pub(crate) fn forget(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Reads all files below `root`, so that they are in the page cache.
-pub(crate) fn read_all(root: &Path) -> Result<()> {
-    files_below(root)?.iter().try_for_each(|path| Ok(fs::read(path).map(drop)?))
+/// Reads files, so that they are in the page cache.
+pub(crate) fn read_all(files: &[PathBuf]) -> Result<()> {
+    files.iter().try_for_each(|path| Ok(fs::read(path).map(drop)?))
 }
 
 /// A file that has its bytes on the disk: holes would not be read.
@@ -177,7 +177,7 @@ mod tests {
             Ok(group) => group,
             Err(error) => return harness::skip(format!("bounds on memory and the disk: {error:#}")),
         };
-        forget(&site).unwrap();
+        forget(&files_below(&site).unwrap()).unwrap();
         let words = group.group.entering();
         let script = "cat \"$1\" > /dev/null; cat /proc/self/cgroup; grep read_bytes /proc/$$/io";
         let read = Command::new(&words[0])

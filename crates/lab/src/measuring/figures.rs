@@ -157,7 +157,7 @@ fn of_sights(
         drops_per_s: drops_per_s.collect(),
         cpu: cpu(before, after, replies_per_s, client_us_per_call),
         switches_per_s: after.switches.saturating_sub(before.switches) as f64 / seconds,
-        memory_mb: held.memory as f64 / 1e6,
+        memory_mb: if after.is_seen { held.memory as f64 / 1e6 } else { f64::NAN },
         descriptors: held.descriptors,
         page_cache_mb: held.page_cache as f64 / 1e6,
         read_mb_per_s: after.read.saturating_sub(before.read) as f64 / 1e6 / seconds,
@@ -340,7 +340,8 @@ fn medians_by_size(slices: &[Outcome]) -> Vec<OfSize> {
 
 fn cpu(before: &Sight, after: &Sight, replies_per_s: f64, client_us_per_call: f64) -> Cpu {
     let seconds = after.seconds_since(before);
-    let server = after.server_ns.saturating_sub(before.server_ns) as f64 / 1e9 / seconds;
+    let seen = |value: f64| if after.is_seen { value } else { f64::NAN };
+    let server = seen(after.server_ns.saturating_sub(before.server_ns) as f64 / 1e9 / seconds);
     let user = after.user_ticks.saturating_sub(before.user_ticks);
     let system = after.system_ticks.saturating_sub(before.system_ticks);
     let cpus = |ticks: u64| seconds_of(ticks) / seconds;
@@ -350,7 +351,7 @@ fn cpu(before: &Sight, after: &Sight, replies_per_s: f64, client_us_per_call: f6
     let idle = |ticks: CpuTicks| cpus(ticks.idle + ticks.nice);
     Cpu {
         server,
-        server_user_part: over(user as f64, (user + system) as f64),
+        server_user_part: seen(over(user as f64, (user + system) as f64)),
         // Where nobody is answered all of it was in vain.
         server_us_per_reply: server * 1e6 / replies_per_s.max(1.0),
         server_softirq: cpus(server_cpu.softirq),

@@ -34,6 +34,9 @@ const SERVER: u8 = 1;
 /// a network of its own.
 const NETWORKS: &str = "10.78";
 
+/// The clients' addresses on the loopback interface.
+const LOOPBACK_SOURCES: &str = "127.0.0.2-127.0.0.17";
+
 /// Which CPUs receive at the two ends of a link: several share connections by their hash.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
@@ -87,9 +90,20 @@ impl Network {
             namespaces: None,
             addresses: vec![SocketAddr::from((address, free_port()?))],
             of_clients: address.into(),
-            only_sources: Some("127.0.0.2-127.0.0.17".to_owned()),
+            only_sources: Some(LOOPBACK_SOURCES.to_owned()),
             networks: "127.78",
         })
+    }
+
+    /// Where a server is that runs already: on the loopback interface.
+    pub(crate) fn of_running(address: SocketAddr) -> Self {
+        Self {
+            namespaces: None,
+            addresses: vec![address],
+            of_clients: address.ip(),
+            only_sources: address.is_ipv4().then(|| LOOPBACK_SOURCES.to_owned()),
+            networks: "127.78",
+        }
     }
 
     fn of_server(&self) -> Option<&str> {

@@ -23,6 +23,8 @@ pub(crate) struct Sight {
     /// What its application has computed: requests, and seconds.
     pub(crate) work: Option<(f64, f64)>,
     pub(crate) drops: BTreeMap<String, u64>,
+    /// Whether its processes are known, which what follows is of.
+    pub(crate) is_seen: bool,
     pub(crate) server_ns: u64,
     pub(crate) user_ticks: u64,
     pub(crate) system_ticks: u64,
@@ -71,6 +73,7 @@ impl Sight {
             status,
             work,
             drops,
+            is_seen: !processes.is_empty(),
             server_ns,
             user_ticks: launcher::sum(&processes, |pid| Ok(process::cpu_ticks(pid)?.0))?,
             system_ticks: launcher::sum(&processes, |pid| Ok(process::cpu_ticks(pid)?.1))?,

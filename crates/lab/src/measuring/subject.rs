@@ -1,5 +1,6 @@
 //! A server as a trial runs it: all its processes, in a namespace or control group made for it.
 
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,13 +14,15 @@ use crate::programs::child::output;
 use crate::programs::interrupt;
 use crate::programs::launcher::{PATIENCE, Place, Server};
 use crate::servers::spec::{Kind, Spec};
-use crate::servers::{self, Endpoint, Ground};
+use crate::servers::{self, Endpoint, Ground, Running};
 
 /// A running server. It ends when this is dropped, those in front before those behind.
 #[derive(Debug)]
 pub(crate) struct Subject {
-    /// Clients talk to the first.
+    /// Clients talk to the first. None where it ran already.
     running: Vec<Server>,
+    /// The process of a server that ran already, if it is known.
+    known: Option<u32>,
     /// Where its application notes what it has done.
     work: PathBuf,
     /// Who is asked for the status, and where. Several replicas have several, which is none.
@@ -35,6 +38,11 @@ impl Subject {
         cpus: &[usize],
         wrapper: &[String],
     ) -> Result<Self> {
+        let work = ground.directory.join(servers::WORK);
+        if let Some(running) = spec.running() {
+            is_there(&running)?;
+            return Ok(Self { running: Vec::new(), known: running.pid, work, status: None });
+        }
         let parts = servers::parts(spec, ground)?;
         let mut running = Vec::new();
         for (number, part) in parts.iter().enumerate() {
@@ -59,16 +67,19 @@ impl Subject {
                 format!("unix:{}", at.display()),
             )
         });
-        Ok(Self { running, work: ground.directory.join(servers::WORK), status })
+        Ok(Self { running, known: None, work, status })
     }
 
-    /// The process that was started last.
+    /// The process that was started last; one in the network of a server that ran already.
     pub(crate) fn id(&self) -> u32 {
-        self.running[0].id()
+        self.running.first().map(Server::id).or(self.known).unwrap_or_else(std::process::id)
     }
 
-    /// All its processes.
+    /// All its processes; none, if nobody knows them.
     pub(crate) fn processes(&self) -> Result<Vec<u32>> {
+        if let Some(known) = self.known {
+            return process::tree(known).context("cannot list processes");
+        }
         let all = self.running.iter().map(Server::processes).collect::<Result<Vec<_>>>()?;
         Ok(all.concat())
     }
@@ -81,6 +92,9 @@ impl Subject {
 
     /// Whether one of those that were started has ended by itself.
     pub(crate) fn has_ended(&self) -> Result<bool> {
+        if let Some(known) = self.known {
+            return Ok(process::name(known).is_err());
+        }
         let ended: Vec<bool> = self.running.iter().map(Server::has_ended).collect::<Result<_>>()?;
         Ok(ended.contains(&true))
     }
@@ -112,6 +126,17 @@ impl Subject {
             serde_json::from_str(&told).context("cannot understand what sluice status says")?;
         ensure!(status.schema == SCHEMA, "sluice status has schema {}, not {SCHEMA}", status.schema);
         Ok(Some(status))
+    }
+}
+
+/// Whether a server that is said to run does.
+pub(crate) fn is_there(running: &Running) -> Result<()> {
+    let Running { address, pid, .. } = running;
+    TcpStream::connect_timeout(address, PATIENCE)
+        .with_context(|| format!("no server at http://{address}/"))?;
+    match pid {
+        Some(pid) => process::name(*pid).map(drop).with_context(|| format!("no process has the id {pid}")),
+        None => Ok(()),
     }
 }
 
@@ -148,7 +173,7 @@ pub(crate) fn refusal(
 mod tests {
     use std::fs;
     use std::io::{Read as _, Write as _};
-    use std::net::{SocketAddr, TcpStream};
+    use std::net::SocketAddr;
 
     use tempfile::TempDir;
 

@@ -116,10 +116,12 @@ impl Site {
         interrupt::check()?;
         let this = self.of(heat.setting);
         let Setting { share, cold, lengths, order, .. } = heat.setting;
+        let Prepared { root, asked, .. } = heat.files;
+        let files = asked.clone().map_or_else(|| bounds::files_below(root), Ok)?;
         if *cold {
-            bounds::forget(&heat.files.root)?;
+            bounds::forget(&files)?;
         } else {
-            bounds::read_all(&heat.files.root)?;
+            bounds::read_all(&files)?;
         }
         let Means { server_cpus, client_cpus, .. } = &this.means;
         let sharing = client_cpus.iter().filter(|_| share.is_some());
@@ -334,7 +336,9 @@ impl Running {
     fn start(site: &Site, heat: Heat<'_>, spec: &Spec, directory: PathBuf) -> Result<Self> {
         fs::create_dir_all(&directory)?;
         let Setting { workload, application, memory, disk, others, share, generator, .. } = heat.setting;
-        let network = if site.has_namespaces {
+        let network = if let Some(running) = spec.running() {
+            Network::of_running(running.address)
+        } else if site.has_namespaces {
             Network::isolated(&site.links(heat.setting), &site.sysctls)?
         } else {
             Network::loopback()?

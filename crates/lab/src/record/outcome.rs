@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::record::profile::Part;
 
@@ -50,7 +50,9 @@ pub struct Outcome {
     pub cpu: Cpu,
     /// Times per second that the server's threads were taken off a CPU, or left it to wait.
     pub switches_per_s: f64,
-    /// Memory of the server's processes at the end, what they share divided among them, in 10^6 bytes.
+    /// Memory of the server's processes at the end, what they share divided among them, in 10^6 bytes. Not a
+    /// number where they are not known, as their CPU time then.
+    #[serde(deserialize_with = "number_or_null")]
     pub memory_mb: f64,
     /// Descriptors that they had open then.
     pub descriptors: u64,
@@ -86,6 +88,11 @@ pub struct Outcome {
     /// The papers' rules for a result that counts that this one breaks: the server's doing. Such a trial is
     /// shown, and not averaged in.
     pub failed: Vec<String>,
+}
+
+/// JSON has null for what is not a number.
+fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
 /// Milliseconds from when a call should have been issued, connecting included, to the last byte of its reply,
@@ -162,10 +169,13 @@ pub struct Accepting {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct Cpu {
     /// The server's processes, with soft interrupts that came while they ran.
+    #[serde(deserialize_with = "number_or_null")]
     pub server: f64,
     /// The part of that in user mode.
+    #[serde(deserialize_with = "number_or_null")]
     pub server_user_part: f64,
     /// Microseconds of the server's for each reply.
+    #[serde(deserialize_with = "number_or_null")]
     pub server_us_per_reply: f64,
     /// Soft interrupts on the server's CPUs, whomever they interrupted (sampled at the timer's ticks).
     pub server_softirq: f64,
@@ -211,6 +221,7 @@ pub struct Looks {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[expect(missing_docs, reason = "named for what they are")]
 pub struct Slice {
+    #[serde(deserialize_with = "number_or_null")]
     pub server_us_per_reply: f64,
     pub replies_per_s: f64,
 }

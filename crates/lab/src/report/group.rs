@@ -150,6 +150,8 @@ impl<'a> Group<'a> {
             let of = ["directories", "sessions"].into_iter().filter_map(|key| Some((key, members.get(key)?)));
             said.extend(of.map(|(key, value)| format!("{key}={value}")));
         }
+        let each = members["paths"]["requests_per_connection"].as_u64();
+        said.extend(each.map(|each| format!("{each} requests on a connection")));
         let seconds = |time: Duration| format!("{} s", time.as_secs_f64());
         said.push(format!("load {}", loads.join(", ")));
         said.extend((!generator.is_sluicelab()).then(|| format!("generator: {generator}")));

@@ -16,11 +16,13 @@ mod ceiling;
 mod haproxy;
 mod lighttpd;
 mod nginx;
+mod running;
 mod sluice;
 pub mod spec;
 
 pub use application::Application;
 pub(crate) use application::WORK;
+pub use running::Running;
 pub(crate) use sluice::STATUS;
 
 use std::fmt;
@@ -28,7 +30,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use self::arrangement::Arrangement;
 use crate::programs::ports::free_port;
@@ -180,7 +182,7 @@ pub fn lines(spec: &Spec, settings: &[String]) -> Vec<String> {
         Kind::Nginx => nginx::directive,
         Kind::Lighttpd => lighttpd::line,
         Kind::Apache | Kind::ApacheWorker => apache::directive,
-        Kind::Haproxy | Kind::Ceiling | Kind::Command => return settings.to_vec(),
+        Kind::Haproxy | Kind::Ceiling | Kind::Command | Kind::Running => return settings.to_vec(),
     };
     let lines = settings.iter().map(|setting| {
         let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
@@ -209,6 +211,7 @@ fn server(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
         Kind::ApacheWorker => apache::words(spec, ground, &apache::WORKER)?,
         Kind::Haproxy => return haproxy::parts(spec, ground),
         Kind::Ceiling => ceiling::words(spec, ground)?,
+        Kind::Running => bail!("{} runs already", spec.name),
         Kind::Command => {
             ensure!(ground.listen.len() == 1, "{} can't be told of several addresses", spec.name);
             spec.settings.iter().map(|word| ground.fill(word.trim_matches('"'))).collect()
@@ -252,7 +255,7 @@ pub(crate) fn can_hand_on(spec: &Spec) -> bool {
     match spec.kind {
         Kind::Sluice | Kind::Nginx | Kind::Lighttpd | Kind::Apache | Kind::ApacheWorker => true,
         Kind::Haproxy => behind(spec).is_ok_and(|behind| behind.is_none_or(|behind| can_hand_on(&behind))),
-        Kind::Ceiling => false,
+        Kind::Ceiling | Kind::Running => false,
         Kind::Command => spec.settings.iter().any(|word| word.contains("{socket}")),
     }
 }
@@ -272,6 +275,7 @@ pub(crate) fn executable(spec: &Spec, sluice: &Path) -> Option<PathBuf> {
         Kind::Lighttpd => "lighttpd",
         Kind::Apache | Kind::ApacheWorker => "apache2",
         Kind::Haproxy => "haproxy",
+        Kind::Running => return None,
         Kind::Ceiling => return ceiling::program(spec, sluice).canonicalize().ok(),
         Kind::Command => spec.settings.first()?.as_str(),
     };

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use crate::near::meant;
+use crate::servers::running::{Running, SCHEME};
 
 /// A server with a name and its settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -43,6 +44,8 @@ pub enum Kind {
     Ceiling,
     /// Anybody's.
     Command,
+    /// One that runs already; its settings are its URL, and what is known besides.
+    Running,
 }
 
 /// Names of those that need no command.
@@ -65,7 +68,7 @@ impl Kind {
             Self::Lighttpd => "lighttpd.conf",
             Self::Apache | Self::ApacheWorker => "apache2.conf",
             Self::Haproxy => "haproxy.cfg",
-            Self::Ceiling | Self::Command => "its command line",
+            Self::Ceiling | Self::Command | Self::Running => "its command line",
         }
     }
 
@@ -77,8 +80,8 @@ impl Kind {
 
 const ALLOWED: &str = "allowed: a server that the lab knows (sluice, nginx, lighttpd, apache, apache-worker, \
     haproxy, ceiling), one with settings ('sluice: --architecture=amped'), with a name of its own ('four = \
-    sluice: --workers=4'), another build ('old = sluice@path/to/sluice'), or any command ('mine = ./server \
-    --port {port} {root}')";
+    sluice: --workers=4'), another build ('old = sluice@path/to/sluice'), any command ('mine = ./server \
+    --port {port} {root}'), or one that runs already (http://127.0.0.1:8080/)";
 
 impl FromStr for Spec {
     type Err = String;
@@ -86,10 +89,15 @@ impl FromStr for Spec {
     fn from_str(text: &str) -> Result<Self, String> {
         // An equals sign before any colon ends a name.
         let equals = text.find('=').filter(|equals| text.find(':').is_none_or(|colon| *equals < colon));
+        // The name of a server that runs already is its address, if it has no other.
+        let equals = equals.or_else(|| text.find(" = http://").map(|blank| blank + 1));
         let (name, what) = match equals {
             Some(at) => (Some(text[..at].trim()), text[at + 1..].trim()),
             None => (None, text.trim()),
         };
+        if what.starts_with(SCHEME) {
+            return Self::running_already(name, what);
+        }
         let (head, settings) = what.split_once(':').unwrap_or((what, ""));
         let (word, program) = match head.trim().split_once('@') {
             Some((word, path)) => (word.trim(), Some(PathBuf::from(path.trim()))),
@@ -119,6 +127,25 @@ impl FromStr for Spec {
             None => [&[head.trim().to_owned()], &settings[..]].concat().join(" ").replace('=', " "),
         };
         Ok(Self { name, kind, program, settings })
+    }
+}
+
+impl Spec {
+    fn running_already(name: Option<&str>, what: &str) -> Result<Self, String> {
+        let settings = words(what);
+        let Running { address, .. } = Running::of(&settings)?;
+        let name = name.map_or_else(|| address.to_string(), str::to_owned);
+        Ok(Self { name, kind: Kind::Running, program: None, settings })
+    }
+
+    /// Where it is, if it runs already.
+    pub fn running(&self) -> Option<Running> {
+        (self.kind == Kind::Running).then(|| Running::of(&self.settings).ok())?
+    }
+
+    /// Whether the processes are known that do its work.
+    pub fn is_seen(&self) -> bool {
+        self.running().is_none_or(|running| running.pid.is_some())
     }
 }
 
@@ -201,9 +228,14 @@ mod tests {
 
     #[test]
     fn what_is_typed_is_read_again() {
-        for text in
-            ["nginx", "sluice: --a=b c=d", "old = sluice@/x/y: --a=b", "m = ./s -p {port} --x 1:2 {root}"]
-        {
+        for text in [
+            "nginx",
+            "http://127.0.0.1:8080/a pid=3",
+            "a = http://[::1]:80/?b=c",
+            "sluice: --a=b c=d",
+            "old = sluice@/x/y: --a=b",
+            "m = ./s -p {port} --x 1:2 {root}",
+        ] {
             let once = spec(text);
             assert_eq!(spec(&once.typed()), once);
         }

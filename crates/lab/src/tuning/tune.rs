@@ -3,7 +3,8 @@
 //! Settings are drawn as a Latin hypercube: each value of each setting takes part as often as any other. Then
 //! come heats of fewer and fewer candidates in more and more rounds (successive halving); where there is
 //! time, a step up and down around the two that are left; and at last fresh rounds of the winner, the
-//! runner-up and the settings as they come. Only these are reported: who was chosen for being best owes a part of that to chance.
+//! runner-up and the settings as they come. Only these are reported: who was chosen for being best owes a
+//! part of that to chance.
 //!
 //! Each heat is an experiment in a directory of its own below that of the search, so that a search goes on
 //! where it was interrupted. See docs/experiments.md for the sources.
@@ -49,7 +50,7 @@ pub fn usual(kind: Kind) -> Vec<Dimension> {
         ],
         Kind::Lighttpd => &["server.max-worker=0,2,4,8,16", "server.network-backend=sendfile,writev"],
         Kind::Apache | Kind::ApacheWorker => &["ThreadsPerChild=16,32,64,128", "EnableSendfile=Off,On"],
-        Kind::Haproxy | Kind::Ceiling | Kind::Command => &[],
+        Kind::Haproxy | Kind::Ceiling | Kind::Command | Kind::Running => &[],
     };
     all.iter().filter_map(|text| text.parse().ok()).collect()
 }
@@ -107,6 +108,11 @@ const COMPARING: Duration = Duration::from_secs(3);
 impl Search {
     /// Whether there is something to look for, and time for it; to be asked before anything runs.
     pub fn check(&self) -> Result<()> {
+        ensure!(
+            self.server.running().is_none(),
+            "{}: only servers that the lab starts are tuned",
+            self.server
+        );
         ensure!(!self.dimensions.is_empty(), "nothing is varied: name settings with --vary");
         self.extent()?;
         let experiment = self.experiment(&[vec![0; self.dimensions.len()]], 1)?;

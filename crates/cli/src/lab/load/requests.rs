@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use workload::fields;
 use workload::session::{Builder, Method, Request, SessionLog};
-use workload::urls::Urls;
+use workload::urls::{Urls, sessions_for};
 use workload::wsesslog;
 
 use crate::lab::BadInput;
@@ -148,33 +148,10 @@ impl AskedFor {
     }
 }
 
-/// How many sessions of so many calls it takes until all turns have come round together with the sessions;
-/// where that is too many, enough for the last round, which is not complete, to make little difference.
-fn sessions_for(turns: usize, calls: usize) -> usize {
-    const ENOUGH_CALLS: usize = 1_000_000;
-    let complete = (1..=turns).find(|sessions| (sessions * calls).is_multiple_of(turns)).unwrap_or(1);
-    complete.min(ENOUGH_CALLS.max(turns).div_ceil(calls))
-}
-
 fn read(option: &str, path: &Path) -> Result<Vec<u8>, BadInput> {
     fs::read(path).map_err(|error| BadInput(format!("{option} {}: {error}", path.display())))
 }
 
 fn header(text: &str) -> Result<String, String> {
     fields::name(text).map(|_| text.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn turns_and_sessions_come_round_together() {
-        assert_eq!(sessions_for(7, 1), 7);
-        assert_eq!(sessions_for(7, 1000), 7);
-        assert_eq!(sessions_for(4, 1000), 1);
-        assert_eq!(sessions_for(1_000_000, 1), 1_000_000);
-        // They would after 1001 * 1000 calls of each.
-        assert_eq!(sessions_for(1001, 1000), 1000);
-    }
 }

@@ -42,7 +42,7 @@ const NOT_THE_SERVERS: [&str; 1] = ["uncertainty of the mean"];
 pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>) -> Result<Outcome> {
     let Watched { first: before, second: after, looks, results } = watched;
     let seconds = after.seconds_since(before);
-    let Results { calls, connections, replies, run, .. } = results;
+    let Results { calls, replies, run, .. } = results;
     let issued = calls.issued as f64;
     let status = |class| replies.statuses[class] as f64;
     let is_closed = run.asked_requests_per_s.is_none();
@@ -70,8 +70,8 @@ pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>) -> Result<Outco
         asked_per_s: run.asked_requests_per_s,
         replies_per_s: replies.per_s,
         good_per_s: Some(good_per_s),
-        replies_per_connection: (connections.connected > 0)
-            .then(|| replies.count as f64 / connections.connected as f64),
+        requests_per_connection: (run.log_sessions > 0)
+            .then(|| run.log_requests as f64 / run.log_sessions as f64),
         work: work(before, after, useful),
         parties,
         body_mbps: Some(replies.body_mbps),

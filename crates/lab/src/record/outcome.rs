@@ -24,10 +24,9 @@ pub struct Outcome {
     pub work: Option<Work>,
     /// Replies by the server's own count, where it has one: those to clients that have gone are among them.
     pub served_per_s: Option<f64>,
-    /// Of these, how many for each connection that was opened meanwhile; `None` where none was, or nobody
-    /// tells.
+    /// How many requests clients have for a connection, on average; `None` where nobody tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replies_per_connection: Option<f64>,
+    pub requests_per_connection: Option<f64>,
     /// 10^6 bits of bodies.
     pub body_mbps: Option<f64>,
     /// Part of the calls that clients gave up.

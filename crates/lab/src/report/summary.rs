@@ -67,11 +67,11 @@ pub fn text(results: &Results) -> String {
 
 /// What a connection was used for, which figures depend on more than on much else: opening one and closing it
 /// can cost a server twice what a small reply does.
-fn on_a_connection(replies: f64) -> String {
-    match replies {
-        ..1.05 => "a connection for each request".to_owned(),
-        ..1000.0 => format!("{replies:.1} replies on each connection"),
-        _ => "connections are kept".to_owned(),
+fn on_a_connection(requests: f64) -> String {
+    if requests < 1.05 {
+        "a connection for each request".to_owned()
+    } else {
+        format!("{requests:.1} requests on each connection")
     }
 }
 
@@ -186,7 +186,7 @@ fn figures(text: &mut String, group: &Group<'_>) {
         let ratio: String = format!("times {}", first.server.name).chars().take(22).collect();
         let load = name(&found.point.setting.load.to_string());
         let _ = writeln!(text, "\n  {load} {ratio:>22}{headings}");
-        if let Some(each) = median(first.outcomes().filter_map(|of| of.replies_per_connection)) {
+        if let Some(each) = median(first.outcomes().filter_map(|of| of.requests_per_connection)) {
             wrapped(text, "  ", 2, &on_a_connection(each));
         }
         for series in &found.series {

@@ -140,6 +140,21 @@ pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> 
 }
 
 impl Checked<'_> {
+    /// Whether servers take their settings, as far as they can be asked. What [`Checked::run`] does with one
+    /// that does not is to leave it out.
+    ///
+    /// # Errors
+    /// What the first says that does not.
+    pub fn ask_servers(&self) -> Result<(), Refused> {
+        for spec in self.experiment.servers() {
+            let objection = subject::objection(spec, &self.means.sluice, Path::new("/"));
+            if let Some(why) = objection.map_err(|error| Refused::new(&error))? {
+                return Err(Refused(format!("{}: {why}", spec.typed())));
+            }
+        }
+        Ok(())
+    }
+
     /// Runs what is missing of it.
     pub fn run(&self, progress: &Progress) -> Result<()> {
         let Self { experiment, means, .. } = self;

@@ -73,7 +73,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let text = options.experiment()?;
     let directory = options.means.out.clone().unwrap_or_else(|| run::fresh("compare"));
-    run::carry_out(&text, &directory, &options.means)?;
+    run::carry_out_with_all(&text, &directory, &options.means)?;
     let results = Results::of(&directory)?;
     if !all_took_part(&results) {
         return Ok(ExitCode::FAILURE);

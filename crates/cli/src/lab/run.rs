@@ -85,7 +85,18 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 /// Runs it, and says what came of it, and beforehand if nothing can.
 pub(super) fn carry_out(text: &str, directory: &Path, means: &means::Where) -> Result<()> {
     let means = means.means()?;
+    carry(&run::check(text, directory, &means)?, directory)
+}
+
+/// The same, for servers that are all to take part: each is asked whether it takes its settings.
+pub(super) fn carry_out_with_all(text: &str, directory: &Path, means: &means::Where) -> Result<()> {
+    let means = means.means()?;
     let checked = run::check(text, directory, &means)?;
+    checked.ask_servers()?;
+    carry(&checked, directory)
+}
+
+fn carry(checked: &run::Checked<'_>, directory: &Path) -> Result<()> {
     check_clients(&checked.experiment)?;
     if let Some(why) = checked.experiment.too_few_rounds() {
         super::tell(&why);

@@ -140,6 +140,40 @@ pub(crate) fn is_there(running: &Running) -> Result<()> {
     }
 }
 
+/// What makes a server look at its configuration and end.
+fn looking(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Nginx => &["-t", "-q"],
+        Kind::Lighttpd => &["-tt"],
+        Kind::Apache | Kind::ApacheWorker => &["-t"],
+        Kind::Sluice | Kind::Haproxy | Kind::Ceiling | Kind::Command | Kind::Running => &[],
+    }
+}
+
+/// What a server says against its settings, if it does and can be asked. `root` is that of some files.
+pub(crate) fn objection(spec: &Spec, sluice: &Path, root: &Path) -> Result<Option<String>> {
+    let scratch = tempfile::tempdir()?;
+    if spec.kind == Kind::Sluice {
+        return refusal(spec, sluice, 1, scratch.path());
+    }
+    let words = looking(spec.kind);
+    if words.is_empty() {
+        return Ok(None);
+    }
+    let network = Network::loopback()?;
+    let ground = Ground::plain(root, &network.addresses, scratch.path(), sluice);
+    let part = servers::parts(spec, &ground)?.pop().context("a server without a program")?;
+    let output = Command::new(&part.words[0]).args(&part.words[1..]).args(words).output();
+    let output = output.with_context(|| format!("cannot run {}", part.words[0]))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    // Its files are gone when this is read.
+    let said = said.replace(&format!("{}/", scratch.path().display()), "");
+    // The last line of nginx's says only that there was one before.
+    let lines = said.lines().map(str::trim).filter(|line| !line.is_empty() && !line.ends_with("test failed"));
+    let why: Vec<&str> = lines.collect();
+    Ok((!output.status.success()).then(|| why.join(" ")))
+}
+
 /// Why our server won't run with these settings at so many addresses, if it won't. Those of an experiment's
 /// networks are not there yet, so it is asked with others. Of other servers nobody can be asked.
 pub(crate) fn refusal(

@@ -114,7 +114,8 @@ pub fn short_of_cpu(measures: &Measures, facts: &Facts) -> Vec<String> {
     // What a client does is delayed by as much on average; a closed loop has no schedule that would show it.
     if pressure.waited_part() > facts.may_wait {
         reasons.push(format!(
-            "the generator waited for its CPU behind others for {:.0}% of the time ({:.0}% are allowed)",
+            "the generator waited for its CPU behind others for {:.0}% of the time ({:.0}% are allowed): \
+             times are too long, and rates may be too low; name CPUs that nothing else uses (--cpus)",
             pressure.waited_part() * 100.0,
             facts.may_wait * 100.0
         ));

@@ -3,19 +3,19 @@
 use super::key::{Field, one};
 use super::settings::{AccessLogSettings, ErrorLog, LogFormat, LogTarget, WhenBehind};
 use super::typed::{Item, Value};
-use super::values::{Kind, one_of, quoted, quoted_path, text, unless_off};
+use super::values::{Kind, one_of, quoted, quoted_path, text};
 
 /// Where the common log goes.
 pub(super) fn common(log: &mut Option<AccessLogSettings>) -> Field<'_> {
-    one(log, unless_none(target()))
+    one(log, unless_off(target()))
 }
 
 /// Where a site's goes, which begins as the common one.
 pub(super) fn of_site(log: &mut Option<AccessLogSettings>) -> Field<'_> {
     let before = log.clone();
-    let written = one(log, unless_none(target())).written;
+    let written = one(log, unless_off(target())).written;
     let read = move |item: &Item| {
-        one(log, unless_none(target())).set(item)?;
+        one(log, unless_off(target())).set(item)?;
         // What is said of lines for a terminal is not meant for others.
         let is_like = |before: &&AccessLogSettings| before.target != LogTarget::Terminal;
         if let (Some(own), Some(before)) = (log.as_mut(), before.as_ref().filter(is_like))
@@ -49,12 +49,15 @@ pub(super) fn when_full(log: &mut Option<AccessLogSettings>) -> Field<'_> {
     }
 }
 
-/// `none` is the word of other servers for `off`.
-fn unless_none(target: Kind<AccessLogSettings>) -> Kind<Option<AccessLogSettings>> {
-    let Kind { write, read } = unless_off(target);
+/// Nowhere, or there. `none` is the word of other servers for `off`.
+fn unless_off(target: Kind<AccessLogSettings>) -> Kind<Option<AccessLogSettings>> {
+    let Kind { write, read } = target;
+    let write = move |log: &Option<AccessLogSettings>| log.as_ref().map_or_else(|| quoted("off"), &write);
     Kind::new(write, move |item| match &item.value {
-        Value::Text(text) if text == "none" => Ok(None),
-        _ => read(item),
+        Value::Text(text) if text == "off" || text == "none" => Ok(None),
+        // A hint says what is allowed.
+        Value::Text(_) => read(item).map(Some),
+        _ => read(item).map(Some).map_err(|what| format!("{what}; or \"off\"")),
     })
 }
 

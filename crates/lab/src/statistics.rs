@@ -220,10 +220,10 @@ pub struct State {
     pub count: usize,
 }
 
-/// The lower and the upper state, if `values` are in two rather than around one middle: cut in two where it
-/// leaves least variance, a fifth of the values or more on each side, less than [`LEFT_BY_TWO_STATES`] is
-/// left, and the means are a tenth apart. `None` for fewer than [`VALUES_OF_STATES`], which chance cuts well
-/// too often.
+/// The lower and the upper state, if `values` are in two rather than around one middle. The cut between them
+/// is where it leaves least variance, with a fifth of the values or more on each side. They are two states if
+/// less than [`LEFT_BY_TWO_STATES`] is left, and if the means are a tenth apart. `None` for fewer than
+/// [`VALUES_OF_STATES`], which chance cuts well too often.
 pub fn two_states(values: &[f64]) -> Option<[State; 2]> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

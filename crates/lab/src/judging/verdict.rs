@@ -1,11 +1,14 @@
 //! What an experiment says: which servers differ from the first of their point, by how much, and where it
 //! can't tell.
 //!
-//! A difference is claimed where four things hold: the interval of the median ratio is wholly beyond the
-//! margin that was declared beforehand; a t-test of the pairs says so after Holm's correction over all
-//! comparisons of the experiment; the first server, measured twice, is not found to differ from itself; and
-//! all trials that it rests on are valid and good. Everything else is "cannot tell", which is no proof of
-//! equality.
+//! A difference is claimed where four things hold:
+//!
+//! - the interval of the median ratio is wholly beyond the margin that was declared beforehand;
+//! - a t-test of the pairs says so after Holm's correction over all comparisons of the experiment;
+//! - the first server, measured twice, is not found to differ from itself;
+//! - all trials that it rests on are valid and good.
+//!
+//! Everything else is "cannot tell", which is no proof of equality.
 
 use std::fmt;
 

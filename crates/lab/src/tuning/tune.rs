@@ -1,10 +1,10 @@
 //! Looks for the settings with which a server does best under a workload.
 //!
 //! Settings are drawn as a Latin hypercube: each value of each setting takes part as often as any other. Then
-//! come heats of fewer and fewer candidates in more and more rounds (successive halving); where there is
-//! time, a step up and down around the two that are left; and at last fresh rounds of the winner, the
-//! runner-up and the settings as they come. Only these are reported: who was chosen for being best owes a
-//! part of that to chance.
+//! come heats of fewer and fewer candidates in more and more rounds (successive halving). Where there is
+//! time, a step up and down around the two that are left follows. At last there are fresh rounds of the
+//! winner, the runner-up and the settings as they come. Only these are reported: a winner owes a part of its
+//! figure to chance.
 //!
 //! Each heat is an experiment in a directory of its own below that of the search, so that a search goes on
 //! where it was interrupted. See docs/experiments.md for the sources.

@@ -230,7 +230,7 @@ fn a_wrong_file_costs_nothing_and_says_one_thing() {
         fs::write(place.path("e.toml"), EXPERIMENT.replace(right, wrong)).expect("it is written");
         place.refuses(&["run", "e.toml", "--out=out"], expected);
         // What takes the machine is not the file's fault.
-        if !["has share", "nowhere.c"].iter().any(|of_machine| expected.contains(of_machine)) {
+        if !expected.contains("has share") {
             place.refuses(&["run", "--check", "e.toml"], expected);
         }
     }

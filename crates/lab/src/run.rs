@@ -149,7 +149,7 @@ impl Checked<'_> {
         for spec in self.experiment.servers() {
             let objection = subject::objection(spec, &self.means.sluice, Path::new("/"));
             if let Some(why) = objection.map_err(|error| Refused::new(&error))? {
-                return Err(Refused(format!("{}: {why}", spec.typed())));
+                return Err(Refused(format!("{spec}: {why}")));
             }
         }
         Ok(())

@@ -22,15 +22,13 @@ use crate::console::print;
 
 /// What sessions are like.
 #[derive(Subcommand)]
-#[command(
-    after_help = "The files are in the syntax of httperf's --wsesslog, and can be written by hand:\n  \
-        /index.html think=2.0          a line at the margin begins a burst; then clients think for 2 s\n\
-        \x20     /style.css               indented: sent when the first reply of the burst is there\n  \
-        /form method=POST contents=\"a=b\"\n\
-        \x20                                an empty line ends a session\n  \
-        /another.html\n\
-        docs/lab.md (Sessions) has all of it. FILE.manifest.json says what is in a file that was drawn."
-)]
+#[command(after_help = "The files are in the syntax of httperf's --wsesslog, and can be written by hand:\n\
+        \x20 /index.html think=2.0             a line at the margin begins a burst; then clients think for 2 s\n\
+        \x20     /style.css                    indented: sent when the first reply of the burst is there\n\
+        \x20 /form method=POST contents=\"a=b\"  another burst of the same client\n\
+        \x20                                   an empty line ends a session\n\
+        \x20 /another.html\n\
+        docs/lab.md (Sessions) has all of it. FILE.manifest.json says what is in a file that was drawn.")]
 pub(crate) enum Options {
     /// SPECweb99's: 30% of one request, the others of 5 to 15, for files by Zipf's law
     Specweb99(Specweb99),

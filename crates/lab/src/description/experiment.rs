@@ -605,7 +605,11 @@ impl Experiment {
     /// Which is not, and where.
     pub fn check_files(&self) -> Result<(), String> {
         for PointSpec { name, setting, .. } in &self.points {
-            let is_computed = setting.application.is_some();
+            let application = setting.application.as_ref();
+            if let Some(source @ Application::C { .. }) = application {
+                source.executable().map_err(|error| format!("{name:?}: application: {error}"))?;
+            }
+            let is_computed = application.is_some();
             setting
                 .workload
                 .check_files(is_computed)

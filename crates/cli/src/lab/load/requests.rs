@@ -17,8 +17,8 @@ use crate::lab::values::{self, Target};
 #[derive(Args)]
 #[command(next_help_heading = "Requests")]
 pub(super) struct AskedFor {
-    /// Sessions to play, in the syntax of httperf's --wsesslog; at a rate or in a closed loop they come round
-    /// again
+    /// Sessions to play, in the syntax of httperf's --wsesslog (`sluicelab sessions --help` shows it); at a
+    /// rate or in a closed loop they come round again
     #[arg(long, value_name = "FILE")]
     pub(super) sessions: Option<PathBuf>,
 

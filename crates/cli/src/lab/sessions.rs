@@ -23,7 +23,7 @@ use crate::console::print;
 /// What sessions are like.
 #[derive(Subcommand)]
 #[command(after_help = "The files are in the syntax of httperf's --wsesslog, and can be written by hand:\n\
-        \x20 /index.html think=2.0             a line at the margin begins a burst; then clients think for 2 s\n\
+        \x20 /index.html think=2.0             at the margin: begins a burst; clients think 2 s after it\n\
         \x20     /style.css                    indented: sent when the first reply of the burst is there\n\
         \x20 /form method=POST contents=\"a=b\"  another burst of the same client\n\
         \x20                                   an empty line ends a session\n\

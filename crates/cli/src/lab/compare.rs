@@ -35,7 +35,9 @@ use super::{means, run};
     says \"cannot tell\", there may be one. The report has throughput and memory as well, and the files by \
     which nginx and others were configured, which can be changed ('nginx: sendfile=off').\n\n\
     Under '2x' each server has 30% of a CPU (root only), as clients with one CPU could not ask a whole one \
-    for more than it can do. Its figures compare servers; they are none of a whole CPU.")]
+    for more than it can do. Its figures compare servers; they are none of a whole CPU.\n\n\
+    Exit codes: 0 compared, whatever was found; 1 a server took no part (it did not start, or did not serve \
+    its files), or a failure while running; 2 bad usage or input.")]
 pub(crate) struct Options {
     /// Who is compared; the first with all others
     #[arg(value_name = "SERVER", required = true, num_args = 2..)]

@@ -36,10 +36,10 @@ use crate::console::{Unprinted, print};
 #[command(group(ArgGroup::new("how").multiple(false).args(["rate", "session_rate"])))]
 #[command(after_help = "Load comes in these kinds:\n  \
     URL -c N                         closed: N connections ask again when they are answered\n  \
-    URL -r R                         open: requests for one URL arrive, each on a connection of its own\n  \
-    URL -r R -c N                    paced: requests are due at the rate, over N connections that are kept;\n\
-    \x20                                a request that finds none free waits in line, and that counts\n  \
-    URL --sessions FILE -r R         partially open: sessions arrive whatever the server does, and play out\n\
+    URL -r R                         open: requests arrive, each on a connection of its own\n  \
+    URL -r R -c N                    paced: requests are due at the rate, over N kept connections;\n\
+    \x20                                one that finds none free waits in line, and that counts\n  \
+    URL --sessions FILE -r R         partially open: sessions arrive whatever the server does\n\
     \x20 URL --sessions FILE              the same at the times in the file (sluicelab sessions replay)\n  \
     URL --class VALUES               classes of clients, each at a rate and with patience of its own\n\n\
     Examples:\n  \

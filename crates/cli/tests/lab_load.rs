@@ -275,6 +275,10 @@ fn replies_without_success_are_told_and_have_limits() {
             assert!(matches!(output.status.code(), Some(3 | 4)), "{}", output.status);
         }
     }
+    // A limit on times holds for a server that is wrong, too.
+    let output =
+        run(&format!("http://{address}/status/404"), &[&usual[..], &["--fail-if=p50 > 9s"]].concat());
+    assert_eq!(last(&output), "WARNING: no reply has a status of 2xx: 5 of 4xx");
     let output = run(&format!("http://{address}/status/204"), &usual);
     assert!(!last(&output).contains("WARNING"), "{}", last(&output));
     let output = run("http://127.0.0.1:1/", &["--rate=50", "--session-count=5"]);

@@ -248,6 +248,11 @@ fn mistakes_name_their_place() {
         (&["fileset", "single", "--root=r", "--bytes=1KB"], "--bytes: only fixed has files of any size"),
         (&["fileset", "specweb99", "--root=r", "--total=1KB"], "a directory alone has 5119484 bytes"),
         (&["sessions", "replay", "nowhere", "--out=x"], "nowhere: No such file"),
+        // It would be gone.
+        (
+            &["sessions", "replay", "bad", "--out=bad"],
+            "--out bad: that file is there, and there is no bad.man",
+        ),
         (&["sessions", "support", "--fileset=r", "--replaced=2", "--out=x"], "allowed: a number from 0 to 1"),
     ] {
         let output = sluicelab(arguments, directory.path());

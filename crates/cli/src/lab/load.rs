@@ -621,7 +621,8 @@ fn print_results(options: &Options, finished: &Finished, facts: &Facts) -> Resul
             tell(&format!("FAILED: {reason}"));
         }
     }
-    if let Some(warning) = report::without_success(measures, facts).filter(|_| options.fail_if.is_empty()) {
+    let is_judged = options.fail_if.iter().any(Threshold::is_on_statuses);
+    if let Some(warning) = report::without_success(measures, facts).filter(|_| !is_judged) {
         let line = format!("WARNING: {warning}");
         if options.format == Format::Table { text.extend([&line, "\n"]) } else { tell(&line) }
     }

@@ -244,7 +244,7 @@ fn run_specweb99(options: &Specweb99) -> Result<ExitCode> {
         OffTimesName::Surge => OffTimes::Surge,
     };
     let Draw { count, seed, ref out, .. } = options.draw;
-    let file = output("--out", out)?;
+    let file = to_write(out)?;
     let dynamic = options.dynamic;
     let (log, checks) =
         specweb99::sessions(specweb99::Sessions { directories, count, seed, off_times, dynamic });
@@ -256,7 +256,7 @@ fn run_support(options: &Support) -> Result<ExitCode> {
         return Err(another_set(&options.draw.fileset, "support"));
     };
     let Draw { count, seed, ref out, .. } = options.draw;
-    let file = output("--out", out)?;
+    let file = to_write(out)?;
     let (replaced, think) = (options.replaced, options.think);
     let (log, checks) = support::sessions(support::Sessions { directories, count, seed, replaced, think });
     write(file, out, "support", Some(seed), &log, checks)
@@ -266,7 +266,7 @@ fn run_dynamic_fixed(options: &DynamicFixed) -> Result<ExitCode> {
     let Draw { count, seed, ref out, ref fileset } = options.draw;
     let Replies { bytes, calls, length } = options.replies;
     has_size(fileset, bytes)?;
-    let file = output("--out", out)?;
+    let file = to_write(out)?;
     let with_length = length == YesNo::Yes;
     let log = dynamic::sessions(dynamic::Sessions { bytes, count, calls, seed, with_length });
     write(file, out, "dynamic-fixed", Some(seed), &log, Vec::new())
@@ -276,7 +276,7 @@ fn run_constant(options: &Constant) -> Result<ExitCode> {
     let Plain { fileset, out } = &options.plain;
     let Replies { bytes, calls, length } = options.replies;
     has_size(fileset, bytes)?;
-    let file = output("--out", out)?;
+    let file = to_write(out)?;
     let log = dynamic::constant(bytes, calls, length == YesNo::Yes);
     write(file, out, "constant", None, &log, Vec::new())
 }
@@ -307,7 +307,7 @@ fn run_simple(options: &Simple, bytes: Option<u64>, kind: &str) -> Result<ExitCo
         is_one_of(sizes, bytes)?;
         *sizes = vec![bytes];
     }
-    let file = output("--out", out)?;
+    let file = to_write(out)?;
     write(file, out, kind, None, &simple::sessions(&set, *calls), Vec::new())
 }
 
@@ -325,14 +325,14 @@ fn run_paths(options: &Paths) -> Result<ExitCode> {
     let Paths { path, requests_per_connection, out } = options;
     let urls = Urls::parse(path.join("\n").as_bytes());
     let urls = urls.map_err(|mistake| BadInput(format!("--path: {}", mistake.reason)))?;
-    let file = output("--out", out)?;
+    let file = to_write(out)?;
     write(file, out, "paths", None, &urls.sessions(*requests_per_connection), Vec::new())
 }
 
 fn run_replay(options: &Replay) -> Result<ExitCode> {
     let name = options.log.display();
     let text = fs::read(&options.log).map_err(|error| BadInput(format!("{name}: {error}")))?;
-    let file = output("--out", &options.out)?;
+    let file = to_write(&options.out)?;
     let replayed = replay::sessions(&text, options.gap, options.speed_up);
     if !replayed.odd.is_empty() {
         let (odd, lines) = (replayed.odd.len(), replayed.lines);
@@ -346,6 +346,21 @@ fn run_replay(options: &Replay) -> Result<ExitCode> {
         return Err(BadInput(format!("{name}: there is no request in it that can be played again")).into());
     }
     write(file, &options.out, "replay", None, &replayed.log, Vec::new())
+}
+
+/// The file to write. One that is there is written over only where its manifest says that it has sessions: the
+/// log that is to be played again would be gone.
+fn to_write(out: &Path) -> Result<Output, BadInput> {
+    let is_there = fs::metadata(out).is_ok_and(|there| there.is_file() && there.len() > 0);
+    let manifest = SessionsManifest::path(out);
+    if is_there && !manifest.exists() {
+        return Err(BadInput(format!(
+            "--out {}: that file is there, and there is no {} to say that it has sessions; allowed: another name",
+            out.display(),
+            manifest.display()
+        )));
+    }
+    output("--out", out)
 }
 
 fn write(

@@ -166,6 +166,11 @@ impl Quantity {
 }
 
 impl Threshold {
+    /// Whether it is a limit on statuses.
+    pub fn is_on_statuses(&self) -> bool {
+        matches!(self.quantity, Quantity::Status(_) | Quantity::NoSuccess)
+    }
+
     /// Whether a limit tells of the server however short the generator was of its CPU: a limit to what came
     /// of calls, none of which failed in the generator, and not one to times or rates.
     pub fn is_of_the_server_alone(&self, measures: &Measures) -> bool {

@@ -79,8 +79,9 @@ fn pages_are_computed_behind_a_server_and_measured() {
     let outcome = &told["found"][1]["series"][0]["rounds"][0]["outcome"];
     let part = |name: &str| {
         let parties = outcome["parties"].as_array().into_iter().flatten();
-        let good =
-            parties.filter(|party| party["name"] == name).find_map(|party| party["good_per_s"].as_f64());
+        let good = parties
+            .filter(|party| party["name"] == name)
+            .find_map(|party| party["replies_2xx_per_s"].as_f64());
         good.unwrap_or_else(|| panic!("no {name} in {outcome}"))
     };
     assert!(part("meek") > 0.0 && part("meek") < part("greedy"), "{outcome}");

@@ -66,13 +66,13 @@ fn wrk_asks_the_ceiling_and_others_and_what_it_does_not_tell_is_empty() {
         for series in point["series"].as_array().expect("servers") {
             let outcome = &series["rounds"][0]["outcome"];
             let number = |path: &str| outcome.pointer(path).and_then(Value::as_f64);
-            for told in ["/replies_per_s", "/cpu/server_us_per_reply", "/cpu/client_us_per_call"] {
+            for told in ["/replies_per_s", "/cpu/server_us_per_reply", "/generator_cpu_us_per_call"] {
                 assert!(number(told) > Some(0.0), "{told}: {outcome}");
             }
-            assert!(number("/times/p999") >= number("/times/p50"), "{outcome}");
-            assert!(number("/times/p50") > Some(0.0), "{outcome}");
+            assert!(number("/wait_ms/p999") >= number("/wait_ms/p50"), "{outcome}");
+            assert!(number("/wait_ms/p50") > Some(0.0), "{outcome}");
             assert_eq!(outcome["failed"], Value::Array(Vec::new()), "{outcome}");
-            for untold in ["body_mbps", "good_per_s", "looks"] {
+            for untold in ["replies_body_mbps", "replies_2xx_per_s", "looks"] {
                 assert!(outcome[untold].is_null(), "{untold}: {outcome}");
             }
         }

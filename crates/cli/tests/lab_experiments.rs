@@ -3,12 +3,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lab::programs::launcher::{Place, Server, announced};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// The server with a fault: examples are built beside tests.
@@ -134,8 +137,8 @@ fn servers_are_run_and_everything_is_kept() {
     assert!(fs::read_to_string(&configured).unwrap().contains("open_file_cache"), "{}", configured.display());
     // The page has it for when the trials are gone.
     let page = fs::read_to_string(out.join("report.html")).unwrap();
-    assert!(page.contains("<summary>nginx: nginx.conf</summary>") && page.contains("open_file_cache"));
-    assert!(page.contains("<summary>ours: sluice.toml</summary>"));
+    assert!(page.contains("<summary>nginx: start-nginx.sh</summary>") && page.contains("open_file_cache"));
+    assert!(page.contains("<summary>ours: start-ours.sh</summary>"));
     let sums =
         Command::new("sha256sum").args(["--check", "--quiet", "SHA256SUMS"]).current_dir(&out).output();
     let sums = sums.expect("sha256sum");
@@ -148,6 +151,78 @@ fn servers_are_run_and_everything_is_kept() {
     let report =
         Command::new(env!("CARGO_BIN_EXE_sluicelab")).arg("report").arg(&out).output().expect("a report");
     assert!(said(&report).contains("cannot tell nginx from ours"), "{}", said(&report));
+    // By the record of a trial alone each is started again: the rest may be gone.
+    let servers = ["ours", "nginx", "mine"];
+    let scripts = servers.map(|server| script_of(server, &bench, &out));
+    fs::rename(&out, bench.path("elsewhere")).unwrap();
+    for (server, script) in servers.iter().zip(scripts) {
+        starts_again(&script, &bench.path(&format!("run-of-{server}")));
+    }
+}
+
+/// What there is for other programs: each column has its row in the documentation, and files are what their
+/// schemas say.
+#[test]
+fn other_programs_are_told_what_they_read() {
+    let bench = Bench::new();
+    let servers = ["ours = sluice".to_owned(), faulty_with("mine", "none")];
+    let (experiment, out) = (bench.experiment(&servers, 2, "settling = '1 s'"), bench.path("results"));
+    let output = bench.run(&["run", &text(&experiment), "--out", &text(&out)]);
+    assert!(output.status.success(), "{}", said(&output));
+    harness::schema::check("results", &out.join("results.json"));
+    harness::schema::check("journal", &out.join("journal.jsonl"));
+    let page = fs::read_to_string(harness::workspace::root().join("docs/lab-data.md")).expect("a page");
+    let csv = fs::read_to_string(out.join("results.csv")).expect("it was written");
+    let names: Vec<&str> = csv.lines().next().expect("names").split(',').collect();
+    for name in &names {
+        // Causes of drops are in docs/status.md.
+        let documented = if name.starts_with("drops_per_s_") { "drops_per_s_..." } else { name };
+        let rows = page.lines().filter(|line| line.starts_with('|'));
+        let has = rows
+            .filter_map(|row| row.split('|').nth(1))
+            .any(|cell| cell.contains(&format!("`{documented}`")));
+        assert!(has, "{name} is not documented");
+    }
+    for wanted in ["valid", "invalid", "failed", "directory", "generator_cpu_us_per_call", "wait_ms_p99"] {
+        assert!(names.contains(&wanted), "{wanted} is not among {names:?}");
+    }
+}
+
+/// The script that starts a server as one of its trials did, copied from the results.
+fn script_of(server: &str, bench: &Bench, out: &Path) -> PathBuf {
+    let name = format!("start-{server}.sh");
+    let trials = fs::read_dir(out.join("trials")).expect("trials").map(|entry| entry.expect("one").path());
+    let measured = trials
+        .filter(|path| path.file_name().is_some_and(|name| name.display().to_string().starts_with("meas")));
+    let mut each = measured.flat_map(|trial| (0..8).map(move |number| trial.join(number.to_string())));
+    let record = each.find_map(|of| Some(of.join(&name)).filter(|script| script.is_file()));
+    let script = bench.path(&name);
+    fs::copy(record.expect("a script"), &script).expect("it is copied");
+    script
+}
+
+/// Runs such a script, asks the server for a file, and ends it.
+fn starts_again(script: &Path, directory: &Path) {
+    let address = harness::free_address();
+    let mut command = Command::new(script);
+    command.env("port", address.port().to_string()).env("run", directory).stderr(Stdio::null());
+    let mut started = command.spawn().expect("a shell");
+    harness::eventually("somebody listens", || TcpStream::connect(address).is_ok());
+    let mut stream = TcpStream::connect(address).expect("somebody listens");
+    stream
+        .write_all(b"GET /small.html HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        .expect("it is read");
+    // Not all servers close what is to be closed.
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    let (mut reply, mut part) = (String::new(), [0; 4096]);
+    while !reply.ends_with(&"a".repeat(900)) {
+        let length = stream.read(&mut part).expect("a reply");
+        assert!(length > 0, "{}: {reply}", script.display());
+        reply += &String::from_utf8_lossy(&part[..length]);
+    }
+    kill_process(Pid::from_child(&started), Signal::TERM).expect("it is there");
+    started.wait().expect("it ends");
+    assert!(reply.starts_with("HTTP/1.1 200 OK\r\n"), "{}: {reply}", script.display());
 }
 
 #[test]
@@ -257,11 +332,11 @@ fn the_most_that_is_answered_in_time_is_searched_for() {
         probes
             .iter()
             .filter(move |probe| probe["is_served"] == is_served)
-            .filter_map(|probe| probe["rate"].as_f64())
+            .filter_map(|probe| probe["asked_requests_per_s"].as_f64())
     };
     let (served, too_much) = (rate(true).fold(0.0, f64::max), rate(false).fold(f64::INFINITY, f64::min));
     assert!(served > 0.0 && too_much / served <= 1.03, "{probes:?}");
-    assert!((outcome["asked_per_s"].as_f64().unwrap() - served).abs() < 1.0, "{outcome}");
+    assert!((outcome["asked_requests_per_s"].as_f64().unwrap() - served).abs() < 1.0, "{outcome}");
     let page = fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("in time in every round"), "no bracket");
 }
@@ -297,6 +372,42 @@ fn what_was_killed_goes_on_and_leaves_nothing_behind() {
     let other = bench.experiment(&servers, 4, "");
     let output = bench.run(&["run", &text(&other), "--out", &text(&out)]);
     assert!(!output.status.success() && said(&output).contains("is another experiment"), "{}", said(&output));
+}
+
+#[test]
+fn what_was_interrupted_says_how_it_goes_on() {
+    let bench = Bench::new();
+    let (experiment, out) = (bench.experiment(&["ours = sluice".to_owned()], 3, ""), bench.path("e 1"));
+    let started = bench
+        .command(&["run", &text(&experiment), "--out", &text(&out)])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut run = started.expect("sluicelab runs");
+    wait_for("a round", &mut run, || keys(&out).iter().any(|key| key.contains("round 1")));
+    kill_process(Pid::from_child(&run), Signal::INT).expect("it is there");
+    let output = run.wait_with_output().expect("it ends");
+    let told = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    let after = |what: &str| {
+        let found = told.lines().find_map(|line| line.strip_prefix(&format!("sluicelab: {what}")));
+        found.unwrap_or_else(|| panic!("no {what:?} in {told}")).to_owned()
+    };
+    let done = after("interrupted after ");
+    assert!(done.ends_with(" of 6 trials"), "{done}");
+    // There is no progress yet if the first try was not valid.
+    let last = told.lines().rfind(|line| line.starts_with('[')).unwrap_or("[0/6,").to_owned();
+    let counted = done.trim_end_matches(" trials").replace(" of ", "/");
+    assert!(last.starts_with(&format!("[{counted},")), "{done}, but {last}");
+    // Both commands can be pasted, and the report counts the same.
+    let shell = |line: &str| Command::new("sh").args(["-c", line]).output().expect("a shell");
+    let report = said(&shell(&after("see the report so far with: ")));
+    assert!(report.contains(&format!("so far       {done} are measured.")), "{report}");
+    let go_on = after("go on with: ");
+    assert!(go_on.contains(" run --resume '") && go_on.ends_with(" --loopback"), "{go_on}");
+    let output = shell(&go_on);
+    assert!(output.status.success() && !said(&output).contains("so far"), "{}", said(&output));
+    assert!(keys(&out).iter().filter(|key| key.contains(", round ")).count() >= 6);
 }
 
 fn wait_for(what: &str, run: &mut Child, is_there: impl Fn() -> bool) {
@@ -374,10 +485,18 @@ fn all_combinations_are_measured_where_that_is_asked_for() {
     let started = tune("--vary=sendfile=off,on", &out).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut search = started.expect("sluicelab runs");
     // The fresh rounds behind it are as after any search.
-    wait_for("fresh rounds", &mut search, || out.join("fresh").is_dir());
-    search.kill().expect("it is killed");
+    wait_for("fresh rounds", &mut search, || out.join("fresh/journal.jsonl").is_file());
+    kill_process(Pid::from_child(&search), Signal::INT).expect("it is there");
     let told = said(&search.wait_with_output().expect("it is gone"));
-    for expected in ["all: 2 candidates, 2 rounds", "round 2: ", "fresh: 2 candidates"] {
+    let go_on = format!("--exhaustive --like {like} --out {} ", text(&out));
+    let report = format!("see the report so far with: {} report ", env!("CARGO_BIN_EXE_sluicelab"));
+    for expected in [
+        "all: 2 candidates, 2 rounds",
+        "round 2: ",
+        "fresh: 2 candidates",
+        &go_on,
+        &format!("{report}{}", text(&out.join("fresh"))),
+    ] {
         assert!(told.contains(expected), "no {expected:?} in {told}");
     }
     // What nobody can run is nobody's best.
@@ -528,6 +647,6 @@ fn servers_that_run_already_are_compared_and_go_on() {
     assert!(of(0)["memory_mb"].as_f64() > Some(0.0) && of(0)["replies_per_s"].as_f64() > Some(0.0));
     // What nobody knows is absent.
     assert!(of(1)["cpu"]["server_us_per_reply"].is_null() && of(1)["memory_mb"].is_null(), "{}", of(1));
-    assert!(of(1)["replies_per_s"].as_f64() > Some(0.0) && of(1)["times"]["p99"].as_f64() > Some(0.0));
+    assert!(of(1)["replies_per_s"].as_f64() > Some(0.0) && of(1)["wait_ms"]["p99"].as_f64() > Some(0.0));
     assert!(!one.has_ended().unwrap() && !two.has_ended().unwrap(), "they were ended");
 }

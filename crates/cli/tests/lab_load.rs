@@ -447,6 +447,7 @@ fn results_are_drawn_and_put_into_a_line() {
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
     assert_eq!(lines.len(), 2, "{text}");
     let of = |name: &str| lines[1][lines[0].iter().position(|found| *found == name).expect("a column")];
-    assert_eq!([of("model"), of("issued"), of("replies"), of("errors")], ["open", "20", "20", "0"]);
+    let found = ["model", "calls_issued", "replies_count", "calls_errors", "failed"].map(of);
+    assert_eq!(found, ["open", "20", "20", "0", ""]);
     assert!(of("wait_ms_p99").parse::<f64>().is_ok_and(|ms| ms > 0.0), "{text}");
 }

@@ -10,6 +10,7 @@
 //!   that is easily full ([`small_disk`]), a [`terminal`], and which process has which connection
 //!   ([`owners`]).
 //! - What a test leaves out is listed by [`skip`].
+//! - JSON is held against its [`schema`].
 //! - The sources of this workspace, for tests of rules: [`workspace`].
 //!
 //! It depends on none of our crates, so that the tests of each of them may use it.
@@ -26,6 +27,7 @@ pub mod namespace;
 pub mod owners;
 pub mod passes;
 pub mod program;
+pub mod schema;
 pub mod scratch;
 pub mod scripted;
 pub mod server;

@@ -79,6 +79,12 @@ impl Progress {
         Self { display, begun: Cell::new(Instant::now()), skipped: Cell::new(0) }
     }
 
+    /// How many steps are done, and how many there are as far as is known.
+    pub fn counts(&self) -> (u64, u64) {
+        let bar = &self.display.bar;
+        (bar.position(), bar.length().unwrap_or(0))
+    }
+
     /// So many more steps are to come.
     pub(crate) fn expect(&self, steps: usize) {
         if self.counted() == 0 {
@@ -97,19 +103,19 @@ impl Progress {
         self.display.bar.set_message(what.to_owned());
     }
 
-    /// A step was done before.
-    pub(crate) fn skip(&self) {
-        self.skipped.set(self.skipped.get() + 1);
-        self.display.bar.inc(1);
+    /// So many steps were done before.
+    pub(crate) fn skip(&self, steps: u64) {
+        self.skipped.set(self.skipped.get() + steps);
+        self.display.bar.inc(steps);
     }
 
-    /// A step is done, with this result.
-    pub(crate) fn step(&self, what: &str) {
+    /// So many steps are done, with this result.
+    pub(crate) fn step(&self, steps: u64, what: &str) {
         let bar = &self.display.bar;
-        bar.inc(1);
+        bar.inc(steps);
         bar.set_prefix(self.left());
         if !self.display.has_bar() {
-            let (done, all) = (bar.position(), bar.length().unwrap_or(0));
+            let (done, all) = self.counts();
             self.remark(&format!("[{done}/{all}, {}] {what}", self.left()));
         }
     }
@@ -120,7 +126,7 @@ impl Progress {
     }
 
     /// Takes the bar away.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.display.end();
     }
 
@@ -133,8 +139,8 @@ impl Progress {
         if steps == 0 {
             return "some time left".to_owned();
         }
-        let bar = &self.display.bar;
-        let to_come = bar.length().unwrap_or(0).saturating_sub(bar.position());
+        let (done, all) = self.counts();
+        let to_come = all.saturating_sub(done);
         let seconds = (self.begun.get().elapsed() / steps as u32 * to_come as u32).as_secs();
         format!("{}:{:02} left", seconds / 60, seconds % 60)
     }
@@ -166,12 +172,13 @@ mod tests {
         let a_while_ago = Instant::now().checked_sub(Duration::from_secs(100)).unwrap();
         progress.begun.set(a_while_ago);
         progress.expect(4);
-        progress.skip();
+        progress.skip(1);
         assert_eq!(progress.left(), "some time left");
         assert!(progress.begun.get() > a_while_ago, "the clock is set by what is prepared");
         progress.begun.set(a_while_ago);
-        progress.step("one");
+        progress.step(1, "one");
         assert_eq!(progress.left(), "3:20 left");
+        assert_eq!(progress.counts(), (2, 4));
         progress.expect(1);
         assert_eq!(progress.left(), "5:00 left");
     }

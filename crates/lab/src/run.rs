@@ -35,6 +35,7 @@ use crate::programs::interrupt;
 use crate::programs::janitor::{self, Janitor};
 use crate::programs::testbed::Testbed;
 use crate::progress::Progress;
+use crate::record::TRIALS;
 use crate::record::journal::{Journal, Session};
 use crate::record::outcome::Outcome;
 use crate::report;
@@ -347,10 +348,13 @@ impl Workshop<'_> {
         let files = self.prepare()?;
         self.verify(&files, journal)?;
         self.settle(&files, journal)?;
-        self.measure(&stages.calibration(journal)?, &files, journal)?;
-        self.measure(&stages.measuring(journal)?, &files, journal)?;
-        let found = stages.measuring(journal)?.found(journal)?;
-        self.measure(&stages.judging(&found, journal)?, &files, journal)?;
+        let (calibration, measuring) = (stages.calibration(journal)?, stages.measuring(journal)?);
+        self.progress.expect(calibration.trials() + measuring.trials());
+        self.measure(&calibration, &files, journal)?;
+        self.measure(&measuring, &files, journal)?;
+        let judging = stages.judging(&measuring.found(journal)?, journal)?;
+        self.progress.expect(judging.trials());
+        self.measure(&judging, &files, journal)?;
         let Experiment { profile, system_calls, .. } = self.experiment;
         self.look_into(&files, journal, *profile, Purpose::Profiling)?;
         self.look_into(&files, journal, *system_calls, Purpose::Counting)
@@ -414,7 +418,7 @@ impl Workshop<'_> {
             let purpose = if is_computed { Purpose::Measuring } else { Purpose::Verifying };
             let failures = match self.alone(&format!("verifying-{number}"), case, &setting, purpose) {
                 Ok(outcome) => {
-                    let percent = outcome.refused * 100.0;
+                    let percent = outcome.replies_4xx_5xx_part * 100.0;
                     let refused = format!("{percent:.2}% of its replies were 4xx or 5xx");
                     outcome.failed.into_iter().chain((percent > 0.0).then_some(refused)).collect()
                 }
@@ -468,7 +472,7 @@ impl Workshop<'_> {
                 self.leave_out(journal, case, &outcome.failed)?;
                 return Ok(None);
             }
-            settling.runs.push(outcome.seconds);
+            settling.runs.push(outcome.replies_each_second);
         }
         Ok(Some(settling))
     }
@@ -517,7 +521,7 @@ impl Workshop<'_> {
     /// A run of one server by itself.
     fn alone(&self, name: &str, case: Case<'_>, setting: &Setting, purpose: Purpose) -> Result<Outcome> {
         let Case { spec, files, .. } = case;
-        let directory = self.directory.join("trials").join(format!("{name}-{}", spec.plain_name()));
+        let directory = self.directory.join(TRIALS).join(format!("{name}-{}", spec.plain_name()));
         let setting = &Setting { order: Order::InTurn, ..setting.clone() };
         let (load, seed) = (setting.load, u64::from(self.experiment.seed));
         let heat = Heat { setting, load, files, servers: &[spec], seed, directory: &directory, purpose };
@@ -537,7 +541,7 @@ impl Workshop<'_> {
                 load.with_context(|| format!("nobody knows what saturates {}", point.servers[0].name))?;
             let is_its = |other: &PointSpec| other.setting.workload == point.setting.workload;
             let at = self.experiment.points.iter().position(is_its).context("a point without a workload")?;
-            let directory = self.directory.join("trials").join(name);
+            let directory = self.directory.join(TRIALS).join(name);
             let (files, setting) = (&files[at], &point.setting);
             let purpose = Purpose::Measuring;
             self.site.run(Heat { setting, load, files, servers, seed, directory: &directory, purpose })

@@ -39,7 +39,7 @@ pub(crate) fn sight(at: Instant, accepts: u64) -> Sight {
         at,
         status: Some(status),
         work: Some((accepts as f64, accepts as f64 * 0.05)),
-        drops: BTreeMap::from([("ListenDrops".to_owned(), accepts * 3)]),
+        drops: BTreeMap::from([("listen_drops".to_owned(), accepts * 3)]),
         is_seen: true,
         server_ns: accepts,
         user_ticks: accepts,

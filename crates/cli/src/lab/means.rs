@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use lab::measuring::means::Means;
+use lab::programs::child::list;
+use lab::programs::shell;
 
 use super::BadInput;
 
@@ -49,6 +51,25 @@ impl Where {
         one && !self.loopback && lab::run::may_isolate()
     }
 
+    /// What goes on with a directory has to be told again: all of these but the directory, as a shell takes
+    /// them.
+    pub(super) fn typed(&self) -> String {
+        let path = |name: &str, path: &Option<PathBuf>| {
+            path.as_ref().map(|path| format!("--{name}={}", path.display()))
+        };
+        let cpus = |name: &str, cpus: &Option<Cpus>| {
+            cpus.as_ref().map(|Cpus(cpus)| format!("--{name}={}", list(cpus)))
+        };
+        let all = [
+            path("sluice", &self.sluice),
+            cpus("server-cpus", &self.server_cpus),
+            cpus("client-cpus", &self.client_cpus),
+            path("data", &self.data),
+            self.loopback.then(|| "--loopback".to_owned()),
+        ];
+        all.into_iter().flatten().flat_map(|option| [" ".to_owned(), shell::quoted(&option)]).collect()
+    }
+
     /// What an experiment is run with.
     pub(super) fn means(&self) -> Result<Means> {
         let sluicelab = std::env::current_exe()?;
@@ -72,7 +93,7 @@ impl Where {
                 cache().context("neither XDG_CACHE_HOME nor HOME is set: name a directory with --data")?
             }
         };
-        let command = std::env::args().map(|word| quoted(&word)).collect::<Vec<_>>().join(" ");
+        let command = shell::line(std::env::args());
         Ok(Means { sluice, sluicelab, data, server_cpus, client_cpus, loopback: self.loopback, command })
     }
 }
@@ -83,23 +104,20 @@ fn cache() -> Option<PathBuf> {
     cache.map(|cache| cache.join("sluicelab"))
 }
 
-/// As a shell takes it.
-pub(super) fn quoted(word: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_=+,./:@%".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn commands_can_be_pasted() {
-        let words = ["run", "a.toml", "a: --b=c", "it's", ""];
-        assert_eq!(words.map(quoted).join(" "), "run a.toml 'a: --b=c' 'it'\\''s' ''");
+    fn what_was_told_is_told_again() {
+        #[derive(clap::Parser)]
+        struct Typed {
+            #[command(flatten)]
+            means: Where,
+        }
+        use clap::Parser as _;
+        let words = "x --client-cpus 2-3 --server-cpus=0 --out a --loopback --data";
+        let typed = Typed::parse_from(words.split(' ').chain(["a b"])).means.typed();
+        assert_eq!(typed, " --server-cpus=0 --client-cpus=2,3 '--data=a b' --loopback");
     }
 }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::Args;
 use lab::description::expected::expected;
 use lab::description::experiment::Experiment;
-use lab::programs::interrupt;
+use lab::programs::{interrupt, shell};
 use lab::progress::Progress;
 use lab::record::tuned;
 use lab::report;
@@ -26,7 +26,8 @@ use crate::console::print;
     after_help = "An experiment is a TOML file, see docs/experiments.md and the directory experiments/.\n\
     What was interrupted, by whatever, goes on with --resume DIR, or with the same command and --out DIR.\n\
     As root it makes network namespaces and control groups of its own, and takes them away.\n\n\
-    Exit codes: 0 measured, whatever was found; 1 failure while running; 2 bad usage or input."
+    Exit codes: 0 measured, whatever was found; 1 failure while running, or interrupted; 2 bad usage or \
+    input."
 )]
 pub(crate) struct Options {
     /// The experiment's file
@@ -83,28 +84,65 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 /// Runs it, and says what came of it, and beforehand if nothing can.
-pub(super) fn carry_out(text: &str, directory: &Path, means: &means::Where) -> Result<()> {
-    let means = means.means()?;
-    carry(&run::check(text, directory, &means)?, directory)
+pub(super) fn carry_out(text: &str, directory: &Path, options: &means::Where) -> Result<()> {
+    let means = options.means()?;
+    carry(&run::check(text, directory, &means)?, directory, options)
 }
 
 /// The same, for servers that are all to take part: each is asked whether it takes its settings.
-pub(super) fn carry_out_with_all(text: &str, directory: &Path, means: &means::Where) -> Result<()> {
-    let means = means.means()?;
+pub(super) fn carry_out_with_all(text: &str, directory: &Path, options: &means::Where) -> Result<()> {
+    let means = options.means()?;
     let checked = run::check(text, directory, &means)?;
     checked.ask_servers()?;
-    carry(&checked, directory)
+    carry(&checked, directory, options)
 }
 
-fn carry(checked: &run::Checked<'_>, directory: &Path) -> Result<()> {
+fn carry(checked: &run::Checked<'_>, directory: &Path, options: &means::Where) -> Result<()> {
     check_clients(&checked.experiment)?;
     if let Some(why) = checked.experiment.too_few_rounds() {
         super::tell(&why);
     }
     interrupt::catch()?;
     super::tell_of_others();
-    checked.run(&Progress::new())?;
+    let progress = Progress::new();
+    checked.run(&progress).map_err(|error| {
+        let go_on = format!("{} run --resume {}{}", program(), quoted_path(directory), options.typed());
+        let has_any = directory.join(results::JOURNAL).is_file();
+        or_how_to_go_on(error, &progress, &go_on, has_any.then_some(directory))
+    })?;
     tell(directory)
+}
+
+/// This program, as it was called.
+fn program() -> String {
+    std::env::args().next().map_or_else(|| "sluicelab".to_owned(), |program| shell::quoted(&program))
+}
+
+pub(super) fn quoted_path(path: &Path) -> String {
+    shell::quoted(&path.display().to_string())
+}
+
+/// An error; or, if somebody has stopped this program, how far it has come, the command that goes on, and the
+/// one that shows what there is so far in a directory.
+pub(super) fn or_how_to_go_on(
+    error: anyhow::Error,
+    progress: &Progress,
+    go_on: &str,
+    reported: Option<&Path>,
+) -> anyhow::Error {
+    if !interrupt::is_asked() {
+        return error;
+    }
+    let done = match progress.counts() {
+        (_, 0) => "before the first trial".to_owned(),
+        (done, all) => format!("after {done} of {all} trials"),
+    };
+    // A bar that is taken away is full.
+    progress.end();
+    let report = reported.map_or_else(String::new, |directory| {
+        format!("\nsee the report so far with: {} report {}", program(), quoted_path(directory))
+    });
+    anyhow!("interrupted {done}\ngo on with: {go_on}{report}")
 }
 
 /// Whether options for clients are such as `sluicelab load` takes.

@@ -12,7 +12,7 @@ use lab::judging::verdict::Verdict;
 use lab::programs::interrupt;
 use lab::progress::Progress;
 use lab::record::tuned::{Dimension, FRESH, Found};
-use lab::report::results::Results;
+use lab::report::results::{JOURNAL, Results};
 use lab::servers;
 use lab::servers::spec::Spec;
 use lab::tuning::tune::{self, Search};
@@ -29,7 +29,8 @@ use crate::console::print;
     neighbours tried. Fresh rounds of winner, runner-up and the settings as they come are what is reported. \
     It ends with what to write into the server's configuration, and how sure that is. Where --exhaustive is \
     given all combinations are measured, as the papers did, however long it takes.\n\n\
-    What was interrupted goes on with the same command and --out DIR.")]
+    What was interrupted goes on with the same command and --out DIR.\n\n\
+    Exit codes: 0 found; 1 failure while running, or interrupted; 2 bad usage or input.")]
 pub(crate) struct Options {
     /// Whose settings: sluice, nginx, lighttpd, apache, with settings that stay as they are, such as
     /// 'sluice: --backlog=128'
@@ -87,7 +88,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         extent.fresh_rounds,
         (time.as_secs_f64() / 60.0).ceil()
     ));
-    let found = search.run(&directory, &means, &Progress::new())?;
+    let progress = Progress::new();
+    let found = search.run(&directory, &means, &progress).map_err(|error| {
+        // The same command, which finds the directory by itself only if that was named.
+        let mut go_on = means.command.clone();
+        if options.means.out.is_none() {
+            go_on = format!("{go_on} --out {}", run::quoted_path(&directory));
+        }
+        run::or_how_to_go_on(error, &progress, &go_on, latest(&directory).as_deref())
+    })?;
     for heat in &found.heats {
         print(&format!("\n{}, {} rounds, by {}:\n", heat.name, heat.rounds, found.quantity))?;
         for rank in heat.ranks.iter().take(8) {
@@ -139,6 +148,13 @@ fn conclusion(search: &Search, found: &Found, directory: &Path) -> Result<String
         search.server.kind.configuration(),
         lines.join("\n    ")
     ))
+}
+
+/// The directory of the heat that was measured last.
+fn latest(directory: &Path) -> Option<PathBuf> {
+    let heats = directory.read_dir().ok()?.flatten().map(|entry| entry.path());
+    let begun = heats.filter_map(|heat| Some((heat.join(JOURNAL).metadata().ok()?.modified().ok()?, heat)));
+    begun.max().map(|(_, heat)| heat)
 }
 
 impl Options {

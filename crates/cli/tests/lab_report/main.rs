@@ -71,33 +71,35 @@ fn outcome(server: (&str, &str, f64, f64), asked: Option<f64>, round: u64) -> Va
             json!({
                 "size": size, "calls": calls, "reached": calls, "timeouts": calls * timeouts * factor,
                 "unserved": 0.0,
-                "mean_ms": times(0.5) * factor, "p99_ms": times(0.99) * factor,
+                "reply_time_ms_mean": times(0.5) * factor, "reply_time_ms_p99": times(0.99) * factor,
             })
         })
         .collect();
     let busy = replies * cost / 1e6;
     json!({
-        "asked_per_s": asked, "replies_per_s": replies, "served_per_s": null, "body_mbps": replies * 0.113,
-        "timeouts": timeouts, "errors": timeouts * 1.1,
-        "times": {
+        "asked_requests_per_s": asked, "replies_per_s": replies, "served_replies_per_s": null,
+        "replies_body_mbps": replies * 0.113, "replies_2xx_per_s": replies, "replies_4xx_5xx_part": 0.0,
+        "calls_timeouts_part": timeouts, "calls_errors_part": timeouts * 1.1,
+        "wait_ms": {
             "mean": times(0.4), "p50": times(0.5), "p90": times(0.9), "p99": times(0.99),
             "p999": times(0.999), "max": times(0.99999),
             "percentiles": fractions.map(|part| (part, times(part))),
         },
         "by_size": by_size, "accepting": null,
         "drops_per_s": {
-            "ListenDrops": (load - 1.0).max(0.0) * 900.0, "TCPReqQFullDrop": (load - 1.0).max(0.0) * 300.0,
-            "softnet": 0.0
+            "listen_drops": (load - 1.0).max(0.0) * 900.0,
+            "req_queue_full_drops": (load - 1.0).max(0.0) * 300.0, "softnet_drops": 0.0
         },
         "cpu": {
-            "server": busy, "server_user_part": 0.21, "server_us_per_reply": cost * noise,
-            "server_softirq": busy * 0.4, "server_io_wait": 0.02, "server_idle": (0.8 - busy).max(0.05),
-            "client_softirq": 0.2, "client_idle": 0.3, "client_us_per_call": 15.0,
+            "server_cpus": busy, "server_user_part": 0.21, "server_us_per_reply": cost * noise,
+            "server_softirq_cpus": busy * 0.4, "server_io_wait_cpus": 0.02,
+            "server_idle_cpus": (0.8 - busy).max(0.05), "client_softirq_cpus": 0.2, "client_idle_cpus": 0.3,
         },
-        "switches_per_s": 600.0, "memory_mb": 3.0 + most / 4000.0 + load, "descriptors": 200,
+        "generator_cpu_us_per_call": 15.0,
+        "context_switches_per_s": 600.0, "memory_mb": 3.0 + most / 4000.0 + load, "descriptors": 200,
         "page_cache_mb": 126.0, "read_mb_per_s": 0.0, "turns": null,
         "looks": { "began_after_ms": 50.0, "off_ms": 2.0 },
-        "seconds": [replies, replies, replies, replies], "slices": [], "invalid": [], "failed": [],
+        "replies_each_second": vec![replies; 4], "slices": [], "invalid": [], "failed": [],
     })
 }
 
@@ -105,7 +107,7 @@ fn outcome(server: (&str, &str, f64, f64), asked: Option<f64>, round: u64) -> Va
 fn results(directory: &Path) {
     fs::create_dir_all(directory).expect("a directory");
     fs::write(directory.join("experiment.toml"), EXPERIMENT).expect("a file");
-    let mut lines = vec![json!({ "settings": {
+    let mut lines = vec![json!({ "schema": 2, "settings": {
         "builds": { "sluice": "377bfc3a41528d98", "nginx": "bc08ffbb8c8dcc4a", "sluicelab": "63e6c0057e01" },
         "cpus": { "server": [0], "clients": [1] }, "network": "namespaces",
     }})];
@@ -270,14 +272,36 @@ fn a_browser_shows_it_on_any_screen_and_asks_nobody() {
 }
 
 #[test]
+fn the_script_of_the_page_for_other_programs_draws_a_figure() {
+    let page = fs::read_to_string(harness::workspace::root().join("docs/lab-data.md")).expect("a page");
+    let (_, script) = page.split_once("```python\n").expect("a script");
+    let (script, _) = script.split_once("```").expect("its end");
+    assert_eq!(script.lines().filter(|line| !line.is_empty()).count(), 10, "{script}");
+    if !harness::schema::has_python("pandas, matplotlib", "a figure by pandas") {
+        return;
+    }
+    let directory = directory("a figure");
+    results(&directory);
+    report(&directory);
+    assert_eq!(harness::schema::run_python(script, &[], &directory), Ok(()));
+    let figure = fs::read_to_string(directory.join("figure.svg")).expect("a figure");
+    // Letters are shapes, and named in comments.
+    for drawn in ["<svg", "<!-- sluice -->", "<!-- nginx -->", "<!-- specweb99, 0.5x -->"] {
+        assert!(figure.contains(drawn), "no {drawn}");
+    }
+}
+
+#[test]
 fn a_terminal_has_the_verdict_and_the_address_of_the_page() {
     let directory = directory("a terminal");
     results(&directory);
     let said = report(&directory);
+    harness::schema::check("results", &directory.join("results.json"));
+    harness::schema::check("journal", &directory.join("journal.jsonl"));
     let lines: Vec<&str> = said.lines().collect();
     assert!(lines.iter().all(|line| line.chars().count() <= 80 || line.contains('/')), "{said}");
     for expected in [
-        "so far       4 trials are not measured yet.",
+        "so far       159 of 163 trials are measured.",
         "worse        one-packet, 64 sessions: nginx has ",
         "failed       specweb99, 2x: no verdict on a <b>&\" and sluice:",
         "holds         Harji 2012, figure 3: \"the pipeline server",

@@ -24,13 +24,13 @@ pub const COST: Quantity = cost("CPU us/reply", 2, |of| of.cpu.server_us_per_rep
 /// Whole replies.
 pub const REPLIES: Quantity = rate("replies/s", 0, |of| of.replies_per_s);
 /// Those of status 2xx.
-pub const GOOD: Quantity = rate("2xx/s", 1, |of| of.good_per_s.unwrap_or(f64::NAN));
+pub const GOOD: Quantity = rate("2xx/s", 1, |of| of.replies_2xx_per_s.unwrap_or(f64::NAN));
 /// Bits of bodies.
-pub const BITS: Quantity = rate("Mbit/s", 1, |of| of.body_mbps.unwrap_or(f64::NAN));
+pub const BITS: Quantity = rate("Mbit/s", 1, |of| of.replies_body_mbps.unwrap_or(f64::NAN));
 /// How long half of the clients wait at most.
-pub const MEDIAN: Quantity = time("p50 ms", |of| of.times.p50);
+pub const MEDIAN: Quantity = time("p50 ms", |of| of.wait_ms.p50);
 /// How long 99 of 100 clients wait at most.
-pub const P99: Quantity = time("p99 ms", |of| of.times.p99);
+pub const P99: Quantity = time("p99 ms", |of| of.wait_ms.p99);
 /// Memory of all the server's processes.
 pub const MEMORY: Quantity = cost("memory MB", 1, |of| of.memory_mb);
 
@@ -39,11 +39,11 @@ const ALL: [Quantity; 10] = [
     REPLIES,
     GOOD,
     BITS,
-    time("mean ms", |of| of.times.mean),
+    time("mean ms", |of| of.wait_ms.mean),
     MEDIAN,
-    time("p90 ms", |of| of.times.p90),
+    time("p90 ms", |of| of.wait_ms.p90),
     P99,
-    time("p99.9 ms", |of| of.times.p999),
+    time("p99.9 ms", |of| of.wait_ms.p999),
     MEMORY,
 ];
 
@@ -90,7 +90,7 @@ impl Quantity {
     /// What a slice of a trial says of it, if slices do.
     pub(crate) fn of_slice(&self) -> Option<fn(&Slice) -> f64> {
         match *self {
-            of if of == COST => Some(|slice| slice.server_us_per_reply),
+            of if of == COST => Some(|slice| slice.cpu_server_us_per_reply),
             of if of == REPLIES => Some(|slice| slice.replies_per_s),
             _ => None,
         }

@@ -35,7 +35,7 @@ pub struct Settling {
 pub fn drift(series: &Series) -> Option<String> {
     let halves = |outcome: &Outcome| {
         let rates: Vec<f64> = match outcome.slices.len() {
-            0..=1 => outcome.seconds.clone(),
+            0..=1 => outcome.replies_each_second.clone(),
             _ => outcome.slices.iter().map(|slice| slice.replies_per_s).collect(),
         };
         let half = rates.len() / 2;
@@ -119,7 +119,7 @@ mod tests {
     fn of(seconds: &[f64]) -> Series {
         let round = |noise: f64| {
             let mut outcome = outcome(1.0);
-            outcome.seconds = seconds.iter().map(|replies| replies * noise).collect();
+            outcome.replies_each_second = seconds.iter().map(|replies| replies * noise).collect();
             Taken::of(vec![outcome])
         };
         in_rounds("one", [1.0, 1.1, 0.9, 1.0, 1.2, 0.8].map(round).into())
@@ -139,7 +139,7 @@ mod tests {
         let point = Experiment::parse(text).unwrap().points.remove(0);
         let found = Found { point, series: Vec::new(), missing: 0 };
         let told = |jumping: f64| {
-            let slice = |server_us_per_reply: f64| Slice { server_us_per_reply, replies_per_s: 1.0 };
+            let slice = |cpu_server_us_per_reply: f64| Slice { cpu_server_us_per_reply, replies_per_s: 1.0 };
             let mut outcome = outcome(1.0);
             outcome.slices = [27.0, jumping, 27.5, jumping].map(slice).into();
             let rounds = vec![Taken::of(vec![outcome]); 6];

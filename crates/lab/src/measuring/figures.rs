@@ -53,35 +53,38 @@ pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>) -> Result<Outco
     invalid.extend((looks.off_ms > OFF * seconds * 1e3).then(|| {
         format!("counters were read up to {:.0} ms from the edges of the measured window", looks.off_ms)
     }));
-    let good_per_s = over(status(StatusClass::Successful), replies.count as f64) * replies.per_s;
+    let replies_2xx_per_s = over(status(StatusClass::Successful), replies.count as f64) * replies.per_s;
     let parties = parties(results);
     let computed = parties.iter().find(|party| party.name == COMPUTED);
-    let useful = computed.map_or(good_per_s, |computed| computed.good_per_s);
+    let useful = computed.map_or(replies_2xx_per_s, |computed| computed.replies_2xx_per_s);
     let asked_of = results.by_size.iter().filter(|class| class.calls > 0);
     let by_size: Vec<OfSize> = asked_of.map(of_size).collect();
     let broken: Vec<String> = match run.asked_requests_per_s {
         Some(_) => unfair(&by_size).into_iter().collect(),
         None => broken(results),
     };
-    let client_us_per_call = results.generator.cpu_us_per_call;
-    let mut seen = of_sights((before, after), replies.per_s, client_us_per_call, turns)?;
+    let mut seen = of_sights((before, after), replies.per_s, turns)?;
     invalid.append(&mut seen.invalid);
     Ok(Outcome {
-        asked_per_s: run.asked_requests_per_s,
+        asked_requests_per_s: run.asked_requests_per_s,
         replies_per_s: replies.per_s,
-        good_per_s: Some(good_per_s),
+        replies_2xx_per_s: Some(replies_2xx_per_s),
         requests_per_connection: (run.log_sessions > 0)
             .then(|| run.log_requests as f64 / run.log_sessions as f64),
         work: work(before, after, useful),
         parties,
-        body_mbps: Some(replies.body_mbps),
-        timeouts: over(calls.timeouts as f64, issued),
-        errors: over(calls.errors as f64, issued),
-        refused: over(status(StatusClass::ClientError) + status(StatusClass::ServerError), issued),
-        times: results.wait_ms.as_ref().map(|waits| times(&waits.times)).unwrap_or_default(),
+        replies_body_mbps: Some(replies.body_mbps),
+        calls_timeouts_part: over(calls.timeouts as f64, issued),
+        calls_errors_part: over(calls.errors as f64, issued),
+        replies_4xx_5xx_part: over(
+            status(StatusClass::ClientError) + status(StatusClass::ServerError),
+            issued,
+        ),
+        wait_ms: results.wait_ms.as_ref().map(|waits| times(&waits.times)).unwrap_or_default(),
         by_size,
+        generator_cpu_us_per_call: results.generator.cpu_us_per_call,
         looks: Some(*looks),
-        seconds: whole_seconds(results),
+        replies_each_second: whole_seconds(results),
         clients_were_short,
         invalid,
         failed: results.failed.iter().cloned().chain(broken).chain(mem::take(&mut seen.failed)).collect(),
@@ -95,10 +98,9 @@ pub(crate) fn of_wrk(watched: &wrk::Watched<Sight>, cpus: usize, turns: Option<G
     let wrk::Errors { connect, read, write, timeout, status } = told.errors;
     let (requests, without_reply) = (told.requests as f64, told.errors.without_reply() as f64);
     let issued = requests + without_reply;
-    let client_us_per_call = cpu.as_secs_f64() * 1e6 / issued;
     // All that it was answered was between the looks, even if the time between them is a little longer.
     let replies_per_s = requests / after.seconds_since(before);
-    let seen = of_sights((before, after), replies_per_s, client_us_per_call, turns)?;
+    let seen = of_sights((before, after), replies_per_s, turns)?;
     let (mut invalid, mut failed) = (seen.invalid.clone(), seen.failed.clone());
     let busy = cpu.as_secs_f64() / (elapsed.as_secs_f64() * cpus as f64);
     let is_full = (busy > BUSIEST)
@@ -123,10 +125,11 @@ pub(crate) fn of_wrk(watched: &wrk::Watched<Sight>, cpus: usize, turns: Option<G
     }));
     Ok(Outcome {
         replies_per_s: requests / told.seconds(),
-        timeouts: timeout as f64 / issued,
-        errors: without_reply / issued,
-        refused: status as f64 / issued,
-        times: told.times.clone(),
+        calls_timeouts_part: timeout as f64 / issued,
+        calls_errors_part: without_reply / issued,
+        replies_4xx_5xx_part: status as f64 / issued,
+        wait_ms: told.times.clone(),
+        generator_cpu_us_per_call: cpu.as_secs_f64() * 1e6 / issued,
         clients_were_short: is_full.into_iter().collect(),
         invalid,
         failed,
@@ -135,28 +138,23 @@ pub(crate) fn of_wrk(watched: &wrk::Watched<Sight>, cpus: usize, turns: Option<G
 }
 
 /// What two looks at a server say of the time between them, whoever asked it.
-fn of_sights(
-    (before, after): (&Sight, &Sight),
-    replies_per_s: f64,
-    client_us_per_call: f64,
-    turns: Option<Given>,
-) -> Result<Outcome> {
+fn of_sights((before, after): (&Sight, &Sight), replies_per_s: f64, turns: Option<Given>) -> Result<Outcome> {
     let seconds = after.seconds_since(before);
     let drops_per_s = after.drops.iter().map(|(name, count)| {
         let earlier = before.drops.get(name).copied().unwrap_or(0);
         (name.clone(), count.saturating_sub(earlier) as f64 / seconds)
     });
-    let (served_per_s, accepting) = accepting(before, after).unzip();
+    let (served_replies_per_s, accepting) = accepting(before, after).unzip();
     let held = after.held.as_ref().context("nobody has looked at what the server held")?;
     let calls_per_s = before.calls.zip(after.calls).map(|(before, after)| after.per_s_since(&before));
     let calls_per_s = calls_per_s.transpose()?;
     Ok(Outcome {
         system_calls_per_reply: calls_per_s.map(|per_s| per_s / replies_per_s.max(1.0)),
-        served_per_s,
+        served_replies_per_s,
         accepting,
         drops_per_s: drops_per_s.collect(),
-        cpu: cpu(before, after, replies_per_s, client_us_per_call),
-        switches_per_s: after.switches.saturating_sub(before.switches) as f64 / seconds,
+        cpu: cpu(before, after, replies_per_s),
+        context_switches_per_s: after.switches.saturating_sub(before.switches) as f64 / seconds,
         memory_mb: if after.is_seen { held.memory as f64 / 1e6 } else { f64::NAN },
         descriptors: held.descriptors,
         page_cache_mb: held.page_cache as f64 / 1e6,
@@ -183,7 +181,7 @@ pub(crate) fn median(mut slices: Vec<Outcome>) -> Option<Outcome> {
     let failed: Vec<String> = slices.iter().flat_map(|slice| slice.failed.clone()).collect();
     let figures: Vec<Value> = slices.iter().filter_map(|slice| serde_json::to_value(slice).ok()).collect();
     let mut median: Outcome = serde_json::from_value(middle(&figures)).ok()?;
-    median.seconds = slices.iter().flat_map(|slice| slice.seconds.clone()).collect();
+    median.replies_each_second = slices.iter().flat_map(|slice| slice.replies_each_second.clone()).collect();
     median.slices = slices.iter().map(slice).collect();
     median.by_size = medians_by_size(&slices);
     (median.invalid, median.clients_were_short, median.failed) = (invalid, short, failed);
@@ -201,7 +199,7 @@ fn without_numbers(text: &str) -> String {
 
 fn slice(outcome: &Outcome) -> Slice {
     let Outcome { cpu, replies_per_s, .. } = outcome;
-    Slice { server_us_per_reply: cpu.server_us_per_reply, replies_per_s: *replies_per_s }
+    Slice { cpu_server_us_per_reply: cpu.server_us_per_reply, replies_per_s: *replies_per_s }
 }
 
 /// The median of each number of JSON values of the same form; where they differ in form, the first's.
@@ -293,8 +291,8 @@ fn parties(results: &Results) -> Vec<Party> {
     let party = |name: &str, calls: u64, statuses: &By<StatusClass>, times: Option<Distribution>| Party {
         name: name.to_owned(),
         calls_per_s: over(calls as f64, seconds),
-        good_per_s: over(statuses[StatusClass::Successful] as f64, seconds),
-        p99_ms: times.map_or(0.0, |times| times.p99),
+        replies_2xx_per_s: over(statuses[StatusClass::Successful] as f64, seconds),
+        reply_time_ms_p99: times.map_or(0.0, |times| times.p99),
     };
     let classes = results.by_class.iter();
     let classes = classes.map(|of| party(&of.class, of.calls, &of.statuses, of.reply_time_ms));
@@ -310,9 +308,10 @@ fn parties(results: &Results) -> Vec<Party> {
 fn work(before: &Sight, after: &Sight, useful_per_s: f64) -> Option<Work> {
     let seconds = after.seconds_since(before);
     let ((earlier, busy_earlier), (later, busy_later)) = before.work.zip(after.work)?;
-    let (requests_per_s, busy) = ((later - earlier) / seconds, (busy_later - busy_earlier) / seconds);
-    let in_vain = busy * (1.0 - over(useful_per_s, requests_per_s)).max(0.0);
-    Some(Work { requests_per_s, busy, in_vain })
+    let (requests_per_s, busy_processes) =
+        ((later - earlier) / seconds, (busy_later - busy_earlier) / seconds);
+    let in_vain_processes = busy_processes * (1.0 - over(useful_per_s, requests_per_s)).max(0.0);
+    Some(Work { requests_per_s, busy_processes, in_vain_processes })
 }
 
 fn of_size(class: &results::load::OfSize) -> OfSize {
@@ -322,8 +321,8 @@ fn of_size(class: &results::load::OfSize) -> OfSize {
         reached: class.reached as f64,
         timeouts: class.timeouts as f64,
         unserved: class.unserved as f64,
-        mean_ms: class.reply_time_ms.as_ref().map_or(0.0, |curve| curve.times.mean),
-        p99_ms: class.reply_time_ms.as_ref().map_or(0.0, |curve| curve.times.p99),
+        reply_time_ms_mean: class.reply_time_ms.as_ref().map_or(0.0, |curve| curve.times.mean),
+        reply_time_ms_p99: class.reply_time_ms.as_ref().map_or(0.0, |curve| curve.times.p99),
     }
 }
 
@@ -338,10 +337,10 @@ fn medians_by_size(slices: &[Outcome]) -> Vec<OfSize> {
     unique(all().map(|class| class.size.as_str())).into_iter().filter_map(of).collect()
 }
 
-fn cpu(before: &Sight, after: &Sight, replies_per_s: f64, client_us_per_call: f64) -> Cpu {
+fn cpu(before: &Sight, after: &Sight, replies_per_s: f64) -> Cpu {
     let seconds = after.seconds_since(before);
     let seen = |value: f64| if after.is_seen { value } else { f64::NAN };
-    let server = seen(after.server_ns.saturating_sub(before.server_ns) as f64 / 1e9 / seconds);
+    let server_cpus = seen(after.server_ns.saturating_sub(before.server_ns) as f64 / 1e9 / seconds);
     let user = after.user_ticks.saturating_sub(before.user_ticks);
     let system = after.system_ticks.saturating_sub(before.system_ticks);
     let cpus = |ticks: u64| seconds_of(ticks) / seconds;
@@ -350,16 +349,15 @@ fn cpu(before: &Sight, after: &Sight, replies_per_s: f64, client_us_per_call: f6
     // What is nice are fillers of shares.
     let idle = |ticks: CpuTicks| cpus(ticks.idle + ticks.nice);
     Cpu {
-        server,
+        server_cpus,
         server_user_part: seen(over(user as f64, (user + system) as f64)),
         // Where nobody is answered all of it was in vain.
-        server_us_per_reply: server * 1e6 / replies_per_s.max(1.0),
-        server_softirq: cpus(server_cpu.softirq),
-        server_io_wait: cpus(server_cpu.io_wait),
-        server_idle: idle(server_cpu),
-        client_softirq: cpus(client_cpu.softirq),
-        client_idle: idle(client_cpu),
-        client_us_per_call,
+        server_us_per_reply: server_cpus * 1e6 / replies_per_s.max(1.0),
+        server_softirq_cpus: cpus(server_cpu.softirq),
+        server_io_wait_cpus: cpus(server_cpu.io_wait),
+        server_idle_cpus: idle(server_cpu),
+        client_softirq_cpus: cpus(client_cpu.softirq),
+        client_idle_cpus: idle(client_cpu),
     }
 }
 
@@ -373,7 +371,7 @@ fn accepting(before: &Sight, after: &Sight) -> Option<(f64, Accepting)> {
     let per_s = |of: fn(&Snapshot) -> u64| grown(of) / seconds;
     let accepts_per_s = per_s(|status| status.total.accepts);
     let accept_phases_per_s = per_s(|status| status.total.accept_phases);
-    let shares = after.workers.iter().enumerate().map(|(number, worker)| {
+    let accepts_parts = after.workers.iter().enumerate().map(|(number, worker)| {
         // A worker that was started meanwhile has nothing before.
         let earlier = before.workers.get(number).map_or(0, |worker| worker.counts.accepts);
         over((worker.counts.accepts as f64 - earlier as f64) / seconds, accepts_per_s)
@@ -384,7 +382,7 @@ fn accepting(before: &Sight, after: &Sight) -> Option<(f64, Accepting)> {
         accepts_per_phase: over(accepts_per_s, accept_phases_per_s),
         phases_per_s: per_s(|status| status.total.phases),
         event_waits_per_s: per_s(|status| status.total.event_waits),
-        shares: shares.collect(),
+        accepts_parts: accepts_parts.collect(),
     };
     Some((per_s(|status| status.total.replies.sum()), this))
 }
@@ -447,20 +445,29 @@ mod tests {
         let outcome = outcome_but(5.0, &["late"]);
         let accepting = outcome.accepting.unwrap();
         assert!((accepting.accepts_per_s - 100.0).abs() < 1e-9);
-        assert!((outcome.served_per_s.unwrap() - 200.0).abs() < 1e-9);
+        assert!((outcome.served_replies_per_s.unwrap() - 200.0).abs() < 1e-9);
         assert!((accepting.accepts_per_phase - 2.0).abs() < 1e-9);
-        assert!((outcome.drops_per_s["ListenDrops"] - 300.0).abs() < 1e-9);
-        assert!((outcome.timeouts - 0.1).abs() < 1e-9 && (outcome.errors - 0.2).abs() < 1e-9);
-        assert_eq!(outcome.seconds, [7.0, 8.0]);
+        assert!((outcome.drops_per_s["listen_drops"] - 300.0).abs() < 1e-9);
+        assert!(
+            (outcome.calls_timeouts_part - 0.1).abs() < 1e-9
+                && (outcome.calls_errors_part - 0.2).abs() < 1e-9
+        );
+        assert_eq!(outcome.replies_each_second, [7.0, 8.0]);
         let [meek] = &outcome.parties[..] else { panic!("{:?}", outcome.parties) };
-        let figures = [meek.calls_per_s, meek.good_per_s, meek.p99_ms, outcome.good_per_s.unwrap()];
+        let figures = [
+            meek.calls_per_s,
+            meek.replies_2xx_per_s,
+            meek.reply_time_ms_p99,
+            outcome.replies_2xx_per_s.unwrap(),
+        ];
         let work = outcome.work.unwrap();
         // 75 of 80 replies were good, 5 a second; 100 requests a second were computed in 5 s.
-        let all = figures.into_iter().chain([work.requests_per_s, work.busy, work.in_vain]);
+        let all =
+            figures.into_iter().chain([work.requests_per_s, work.busy_processes, work.in_vain_processes]);
         for (found, expected) in all.zip([20.0, 16.0, 7.0, 4.6875, 100.0, 5.0, 4.765_625]) {
             assert!((found - expected).abs() < 1e-3, "{found} is not {expected}");
         }
-        assert!((outcome.refused - 0.05).abs() < 1e-9);
+        assert!((outcome.replies_4xx_5xx_part - 0.05).abs() < 1e-9);
         assert!((outcome.cpu.server_user_part - 0.25).abs() < 1e-9);
         assert_eq!(outcome.invalid, ["late"]);
     }
@@ -473,8 +480,8 @@ mod tests {
             reached,
             timeouts: unserved,
             unserved,
-            mean_ms: 1.0,
-            p99_ms: 1.0,
+            reply_time_ms_mean: 1.0,
+            reply_time_ms_p99: 1.0,
         };
         let small = class("< 1 KiB", 5_000.0, 1_500.0);
         assert_eq!(

@@ -13,9 +13,11 @@ use rand_pcg::Pcg64Mcg;
 use crate::description::experiment::{Order, PointSpec};
 use crate::judging::series::{Found, Series, Taken};
 use crate::progress::Progress;
+use crate::record::TRIALS;
 use crate::record::journal::Journal;
 use crate::record::outcome::Outcome;
 use crate::servers::spec::Spec;
+use crate::unique::unique;
 
 /// What is to be measured.
 #[derive(Debug)]
@@ -126,24 +128,34 @@ impl Plan {
         points.into_iter().flat_map(|point| point.heats(seed)).collect()
     }
 
+    /// How many trials it has. One that is measured in several heats of a round, as the first is abreast of
+    /// others, is one.
+    pub(crate) fn trials(&self) -> usize {
+        self.points.iter().map(|point| point.servers.len() * self.rounds as usize).sum()
+    }
+
     /// Has `trial` measure what the journal does not have: at a point, those servers that are measured
     /// together, with a seed for arrivals, and a name for its files. One that is not valid is tried again at
-    /// once, together with those beside it, and stays in the journal.
+    /// once, together with those beside it, and stays in the journal. Trials are the steps of `progress`,
+    /// which expects them.
     pub(crate) fn measure(
         &self,
         journal: &mut Journal,
         progress: &Progress,
         mut trial: impl FnMut(&PointSpec, &[&Spec], u64, &str) -> Result<Vec<Outcome>>,
     ) -> Result<()> {
-        // If all of it is valid.
-        progress.expect((0..self.rounds).map(|round| self.order(round).len()).sum());
         for round in 0..self.rounds {
+            let mut counted: Vec<(&str, &Spec)> = Vec::new();
             for (number, heat) in self.order(round).into_iter().enumerate() {
                 let (Heat { point, servers }, keys) = (&heat, heat.keys(round));
                 // The last is written last.
                 let mut tries = tries(journal, keys.last().map_or("", String::as_str))?;
+                let already = counted.len();
+                counted =
+                    unique(counted.into_iter().chain(servers.iter().map(|server| (&*point.name, *server))));
+                let steps = (counted.len() - already) as u64;
                 if is_settled(&tries) {
-                    progress.skip();
+                    progress.skip(steps);
                     continue;
                 }
                 let mut told = String::new();
@@ -153,6 +165,9 @@ impl Plan {
                     progress.begin(&format!("{}, round {} of {}", point.name, round + 1, self.rounds));
                     let mut outcomes = trial(point, servers, self.round_seed(round), &name)?;
                     settle_together(servers, &mut outcomes);
+                    for (number, outcome) in outcomes.iter_mut().enumerate() {
+                        outcome.directory = Some(format!("{TRIALS}/{name}/{number}"));
+                    }
                     for (key, outcome) in keys.iter().zip(&outcomes) {
                         let key = try_key(key, tries.len());
                         journal.put(&key, outcome)?;
@@ -163,7 +178,7 @@ impl Plan {
                     told = replies(servers, &outcomes);
                     tries.extend(outcomes.pop());
                 }
-                progress.step(&format!("{}, round {}: {told} replies/s", point.name, round + 1));
+                progress.step(steps, &format!("{}, round {}: {told} replies/s", point.name, round + 1));
             }
         }
         Ok(())
@@ -174,22 +189,24 @@ impl Plan {
         let orders: Vec<Vec<Heat<'_>>> = (0..self.rounds).map(|round| self.order(round)).collect();
         let mut all = Vec::new();
         for point in &self.points {
+            let mut missing = 0;
             let of = |server: &Spec| {
                 let (mut rounds, mut beside) = (Vec::new(), Vec::new());
                 for (round, order) in (0..).zip(&orders) {
                     let is_its =
                         |heat: &&Heat<'_>| std::ptr::eq(heat.point, point) && heat.servers.contains(&server);
                     let heat = order.iter().find(is_its).context("a server that is in no heat")?;
-                    let taken =
-                        |server| Ok::<_, anyhow::Error>(Taken::of(tries(journal, &heat.key(server, round))?));
-                    rounds.push(taken(server)?);
-                    beside.push(taken(&point.servers[0])?.map(|taken| taken.outcome));
+                    let tries_of = |server| tries(journal, &heat.key(server, round));
+                    let own = tries_of(server)?;
+                    // One that was interrupted between two tries is still to be measured.
+                    missing += usize::from(!is_settled(&own));
+                    rounds.push(Taken::of(own));
+                    beside.push(Taken::of(tries_of(&point.servers[0])?).map(|taken| taken.outcome));
                 }
                 let beside = (point.setting.order == Order::Abreast).then_some(beside);
                 Ok(Series { server: server.clone(), rounds, beside })
             };
             let mut series: Vec<Series> = point.servers.iter().map(of).collect::<Result<_>>()?;
-            let missing = series.iter().map(Series::missing).sum();
             let has_any = !series.iter().all(Series::is_empty);
             series.retain(|one| has_any && (!one.is_empty() || one.server == point.servers[0]));
             all.push(Found { point: point.clone(), series, missing });
@@ -364,6 +381,29 @@ mod tests {
         })
         .unwrap();
         assert_eq!(rest, 6);
+    }
+
+    #[test]
+    fn progress_and_results_count_the_same_wherever_it_is_interrupted() {
+        for plan in [plan(&["a", "b", "c"], 2), abreast(plan(&["a", "b", "c"], 2))] {
+            for most in 0..24 {
+                let (mut journal, progress, mut tried) = (journal(), Progress::new(), 0);
+                progress.expect(plan.trials());
+                let whole = plan.measure(&mut journal, &progress, |_, servers, _, _| {
+                    if tried == most {
+                        bail!("interrupted")
+                    }
+                    tried += 1;
+                    let is_valid = tried % 3 > 0;
+                    let one = || if is_valid { outcome(1.0) } else { outcome_but(1.0, &["late"]) };
+                    Ok(servers.iter().map(|_| one()).collect())
+                });
+                let missing: usize = plan.found(&journal).unwrap().iter().map(|found| found.missing).sum();
+                let (done, all) = progress.counts();
+                assert_eq!((done as usize, all as usize), (plan.trials() - missing, 16), "{most}");
+                assert_eq!(whole.is_ok(), missing == 0);
+            }
+        }
     }
 
     #[test]

@@ -33,9 +33,9 @@ pub(crate) fn highest(
     while let Some(rate) = next(rate_of(served.as_ref()), rate_of(too_much.as_ref())) {
         let outcome = probe(rate)?;
         let ms = (threshold.of.of)(&outcome);
-        let in_time = ms < threshold.time.as_secs_f64() * 1e3 && outcome.errors <= MAY_FAIL;
+        let in_time = ms < threshold.time.as_secs_f64() * 1e3 && outcome.calls_errors_part <= MAY_FAIL;
         let is_served = in_time && outcome.is_good() && outcome.replies_per_s > 0.0;
-        probes.push(Probe { rate, ms, is_served });
+        probes.push(Probe { asked_requests_per_s: rate, found_ms: ms, is_served });
         *(if is_served { &mut served } else { &mut too_much }) = Some((rate, outcome));
     }
     let beyond = too_much.as_ref().map(|(_, outcome)| outcome.invalid.clone()).unwrap_or_default();
@@ -84,8 +84,8 @@ mod tests {
         let Load::Most(threshold) = "mat: mean < 5ms".parse().unwrap() else { panic!("another load") };
         let probe = |rate: f64| {
             let mut outcome = outcome(rate);
-            outcome.errors = 0.0;
-            outcome.times.mean = if rate > most { 100.0 } else { 1.0 };
+            outcome.calls_errors_part = 0.0;
+            outcome.wait_ms.mean = if rate > most { 100.0 } else { 1.0 };
             Ok(outcome)
         };
         highest(threshold, probe).unwrap()
@@ -97,8 +97,8 @@ mod tests {
             let outcome = search(most);
             assert!(outcome.replies_per_s <= most && outcome.replies_per_s * CLOSE >= most, "{outcome:?}");
             let of = |is_served| outcome.probes.iter().filter(move |probe| probe.is_served == is_served);
-            let served = of(true).map(|probe| probe.rate).fold(0.0, f64::max);
-            let too_much = of(false).map(|probe| probe.rate).fold(f64::INFINITY, f64::min);
+            let served = of(true).map(|probe| probe.asked_requests_per_s).fold(0.0, f64::max);
+            let too_much = of(false).map(|probe| probe.asked_requests_per_s).fold(f64::INFINITY, f64::min);
             assert!((served - outcome.replies_per_s).abs() < 1e-6);
             assert!(too_much / served <= CLOSE && too_much > most, "{outcome:?}");
             assert!(outcome.is_valid() && outcome.is_good() && outcome.probes.len() < 20);

@@ -108,24 +108,29 @@ impl Held {
     }
 }
 
-/// The kernel's counters of `TcpExt` that tell of connections dropped, in the network namespace of process
-/// `pid`.
-const DROPS: [&str; 8] = [
-    "ListenOverflows",
-    "ListenDrops",
-    "TCPReqQFullDrop",
-    "TCPReqQFullDoCookies",
-    "SyncookiesSent",
-    "SyncookiesRecv",
-    "SyncookiesFailed",
-    "TCPAbortOnTimeout",
+/// The kernel's counters of `TcpExt` that tell of connections dropped, and what the status of our server and
+/// `sluicelab load` call them (the last three they do not tell).
+const DROPS: [(&str, &str); 8] = [
+    ("ListenOverflows", "listen_overflows"),
+    ("ListenDrops", "listen_drops"),
+    ("TCPReqQFullDrop", "req_queue_full_drops"),
+    ("TCPReqQFullDoCookies", "req_queue_full_cookies"),
+    ("SyncookiesSent", "syn_cookies_sent"),
+    ("SyncookiesRecv", "syn_cookies_received"),
+    ("SyncookiesFailed", "syn_cookies_failed"),
+    ("TCPAbortOnTimeout", "aborts_on_timeout"),
 ];
+/// What packets are called that were dropped before a CPU's backlog.
+const SOFTNET: &str = "softnet_drops";
 
+/// In the network namespace of process `pid`.
 fn drops(pid: u32) -> Result<BTreeMap<String, u64>> {
     let netstat = fs::read_to_string(format!("/proc/{pid}/net/netstat"))?;
-    let of = |name: &&str| Some(((*name).to_owned(), network::tcp_extension(&netstat, name)?));
+    let of = |(counter, name): &(&str, &str)| {
+        Some(((*name).to_owned(), network::tcp_extension(&netstat, counter)?))
+    };
     let mut drops: BTreeMap<String, u64> = DROPS.iter().filter_map(of).collect();
     let softnet = fs::read_to_string("/proc/net/softnet_stat")?;
-    drops.insert("softnet".to_owned(), network::softnet_drops(&softnet));
+    drops.insert(SOFTNET.to_owned(), network::softnet_drops(&softnet));
     Ok(drops)
 }

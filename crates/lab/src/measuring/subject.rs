@@ -14,7 +14,7 @@ use crate::programs::child::output;
 use crate::programs::interrupt;
 use crate::programs::launcher::{PATIENCE, Place, Server};
 use crate::servers::spec::{Kind, Spec};
-use crate::servers::{self, Endpoint, Ground, Running};
+use crate::servers::{self, Endpoint, Ground, Running, script};
 
 /// A running server. It ends when this is dropped, those in front before those behind.
 #[derive(Debug)]
@@ -44,6 +44,7 @@ impl Subject {
             return Ok(Self { running: Vec::new(), known: running.pid, work, status: None });
         }
         let parts = servers::parts(spec, ground)?;
+        script::write(spec, &parts, ground, cpus, wrapper)?;
         let mut running = Vec::new();
         for (number, part) in parts.iter().enumerate() {
             let last = number + 1 == parts.len();
@@ -212,6 +213,8 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::programs::child::Process;
+    use crate::programs::ports::free_port;
     use crate::servers::Application;
 
     /// A server that was started for a test, on two addresses at once.
@@ -338,6 +341,36 @@ mod tests {
             // A master and two workers.
             let named = |pid: &&u32| process::name(**pid).is_ok_and(|name| name.starts_with("php-fpm"));
             assert_eq!(server.processes().unwrap().iter().filter(named).count(), 3, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_server_and_its_application_are_started_again_by_their_script() {
+        for text in ["nginx", "haproxy: behind=application"] {
+            let Some(Started { server, _directory: directory, .. }) = start(text, Some("php-fpm: workers=2"))
+            else {
+                continue;
+            };
+            match server {
+                Err(error) if format!("{error:#}").contains("php-fpm is not installed") => return,
+                server => drop(server.unwrap()),
+            }
+            let script = directory.path().join(script::name(&text.parse().unwrap()));
+            let address = SocketAddr::from(([127, 0, 0, 1], free_port().unwrap()));
+            let mut command = Command::new("sh");
+            command
+                .arg(script)
+                .env("port", address.port().to_string())
+                .env("run", directory.path().join("again"));
+            let started = Process::start(&mut command).unwrap();
+            let is_up = || Ok(TcpStream::connect(address).is_ok().then_some(()));
+            interrupt::wait_for(PATIENCE, is_up).unwrap().expect("it listens");
+            assert!(get(address, "/page.php?n=7").contains("PHP says 42"), "{text}");
+            let all = process::tree(started.id()).unwrap();
+            assert!(all.len() > 4, "{text}: a shell, a server, PHP-FPM and two workers: {all:?}");
+            started.stop(PATIENCE).unwrap();
+            // It takes all with it.
+            assert!(all.iter().all(|pid| process::name(*pid).is_err()), "{text}");
         }
     }
 

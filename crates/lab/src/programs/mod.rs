@@ -2,8 +2,8 @@
 //!
 //! A [`child`] ends with this program. A server is started by the [`launcher`]. [`interrupt`] stops long
 //! work; the [`janitor`] removes what it has set up. [`spinner`] keeps a CPU busy; [`others`] warns of
-//! programs that are busy already; `ports` finds free ports. The [`testbed`] is the machine and the
-//! programs of a measurement.
+//! programs that are busy already; `ports` finds free ports; [`shell`] writes commands down. The
+//! [`testbed`] is the machine and the programs of a measurement.
 
 pub mod background;
 pub mod child;
@@ -12,5 +12,6 @@ pub mod janitor;
 pub mod launcher;
 pub mod others;
 pub(crate) mod ports;
+pub mod shell;
 pub mod spinner;
 pub mod testbed;

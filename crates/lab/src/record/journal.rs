@@ -1,8 +1,9 @@
 //! What an experiment has measured so far, as a file of JSON lines, so that it can be interrupted and gone on
 //! with.
 //!
-//! The first line holds the settings, each other one a key and a value. What is missing is what remains to be
-//! done. Each command that goes on with it is written down as well, with the machine that it ran on.
+//! The first line holds the version ([`SCHEMA`]) and the settings, each other one a key and a value. What is
+//! missing is what remains to be done. Each command that goes on with it is written down as well, with the
+//! machine that it ran on.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::programs::testbed::Testbed;
+use crate::record::{SCHEMA, old};
 
 /// An open journal.
 #[derive(Debug)]
@@ -23,6 +25,7 @@ pub struct Journal {
     pub path: PathBuf,
     /// `None`: it is only read.
     file: Option<File>,
+    schema: u64,
     settings: Value,
     entries: HashMap<String, Value>,
 }
@@ -60,9 +63,16 @@ impl Journal {
         file.try_lock().with_context(|| format!("somebody else writes to {}", path.display()))?;
         let text = fs::read_to_string(path)?;
         if text.is_empty() {
-            write_line(&mut file, &json!({ "settings": settings }))?;
+            write_line(&mut file, &json!({ "schema": SCHEMA, "settings": settings }))?;
         }
         let mut this = Self::parse(path, &fs::read_to_string(path)?)?;
+        ensure!(
+            this.schema == SCHEMA,
+            "{} is of schema {}, and what is written now is of schema {SCHEMA}: `sluicelab report` reads it, \
+             and the version that began it goes on with it",
+            path.display(),
+            this.schema
+        );
         ensure!(
             this.settings == *settings,
             "{} was made with other settings ({}): only the same experiment goes on there, with the same \
@@ -87,16 +97,28 @@ impl Journal {
     fn parse(path: &Path, text: &str) -> Result<Self> {
         let mut lines = whole(text).lines();
         let first = lines.next().and_then(|line| serde_json::from_str::<Value>(line).ok());
-        let settings = first.and_then(|mut first| first.get_mut("settings").map(Value::take));
-        let settings = settings.with_context(|| format!("{} is no journal", path.display()))?;
+        let mut first = first.unwrap_or_default();
+        let schema = first.get("schema").map_or(Some(1), Value::as_u64);
+        let settings = first.get_mut("settings").map(Value::take);
+        let (schema, settings) =
+            schema.zip(settings).with_context(|| format!("{} is no journal", path.display()))?;
+        ensure!(
+            schema <= SCHEMA,
+            "{} is of schema {schema}, and this version knows 1 to {SCHEMA}: a newer sluicelab reads it",
+            path.display()
+        );
         let mut entries = HashMap::new();
         for line in lines {
             let mut entry: Value = serde_json::from_str(line)
                 .with_context(|| format!("{}: a line is no JSON: {line}", path.display()))?;
             let key = entry["key"].as_str().context("a line without a key")?.to_owned();
-            entries.insert(key, entry["value"].take());
+            let mut value = entry["value"].take();
+            if schema == 1 {
+                old::rename(&mut value);
+            }
+            entries.insert(key, value);
         }
-        Ok(Self { path: path.to_owned(), file: None, settings, entries })
+        Ok(Self { path: path.to_owned(), file: None, schema, settings, entries })
     }
 
     /// What it was made with.
@@ -201,6 +223,25 @@ mod tests {
         Journal::open(&path, &json!({ "rate": 5 })).unwrap();
         let error = Journal::open(&path, &json!({ "rate": 6 })).unwrap_err();
         assert!(error.to_string().contains("other settings"), "{error}");
+    }
+
+    #[test]
+    fn an_old_journal_is_read_and_a_newer_one_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        let trial = r#"{"key":"a","value":{"replies_per_s":5.0,"times":{"p99":7.0},"cpu":{"server":0.5}}}"#;
+        let of = |first: &str| fs::write(&path, format!("{first}\n{trial}\n")).unwrap();
+        of(r#"{"settings":{"rate":5}}"#);
+        let value: Value = Journal::read(&path).unwrap().get("a").unwrap().unwrap();
+        assert_eq!((&value["wait_ms"]["p99"], &value["cpu"]["server_cpus"]), (&json!(7.0), &json!(0.5)));
+        let error = Journal::open(&path, &json!({ "rate": 5 })).unwrap_err().to_string();
+        assert!(error.contains("is of schema 1, and what is written now is of schema 2"), "{error}");
+        of(r#"{"schema":2,"settings":{"rate":5}}"#);
+        let value: Value = Journal::read(&path).unwrap().get("a").unwrap().unwrap();
+        assert_eq!(value["times"]["p99"], 7.0, "nothing is renamed that is not old");
+        of(r#"{"schema":3,"settings":{"rate":5}}"#);
+        let error = Journal::read(&path).unwrap_err().to_string();
+        assert!(error.contains("is of schema 3, and this version knows 1 to 2"), "{error}");
     }
 
     #[test]

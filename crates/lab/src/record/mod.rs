@@ -2,6 +2,15 @@
 //! [`journal`]; and what a search for settings came to ([`tuned`]).
 
 pub mod journal;
+mod old;
 pub mod outcome;
 pub mod profile;
 pub mod tuned;
+
+/// The directory of the trials' records, in one of results.
+pub const TRIALS: &str = "trials";
+
+/// The version of `journal.jsonl` and `results.json`, which both have as `schema`: changes when something is
+/// removed, renamed or comes to mean something else. `docs/schemas/` describes them. A journal without it is
+/// of version 1.
+pub const SCHEMA: u64 = 2;

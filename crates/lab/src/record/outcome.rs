@@ -1,4 +1,8 @@
 //! What came of a trial, as the journal keeps it. `measuring::figures` makes it.
+//!
+//! Its members are called as the same figures are in the results of `sluicelab load`, and have their unit at
+//! the end: `_per_s`, `_ms`, `_us`, `_mb` and `_mbps` (10^6), `_cpus` (1: a whole one), `_part` (0 to 1).
+//! `docs/lab-data.md` has all of them. What is renamed here takes another [`SCHEMA`](super::SCHEMA).
 
 use std::collections::BTreeMap;
 
@@ -9,13 +13,16 @@ use crate::record::profile::Part;
 /// What came of a trial. Rates are per second of the measured time.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Outcome {
+    /// The record of the trial in the directory of results. A run that is compared with nothing has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
     /// What the clients were to ask for; `None` in a closed loop.
-    pub asked_per_s: Option<f64>,
+    pub asked_requests_per_s: Option<f64>,
     /// Whole replies.
     pub replies_per_s: f64,
     /// Of these, those of status 2xx: with clients that give up, the goodput.
     #[serde(default)]
-    pub good_per_s: Option<f64>,
+    pub replies_2xx_per_s: Option<f64>,
     /// The same of each class of clients, or of files and what is computed, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parties: Vec<Party>,
@@ -23,21 +30,21 @@ pub struct Outcome {
     #[serde(default)]
     pub work: Option<Work>,
     /// Replies by the server's own count, where it has one: those to clients that have gone are among them.
-    pub served_per_s: Option<f64>,
+    pub served_replies_per_s: Option<f64>,
     /// How many requests clients have for a connection, on average; `None` where nobody tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_connection: Option<f64>,
     /// 10^6 bits of bodies.
-    pub body_mbps: Option<f64>,
+    pub replies_body_mbps: Option<f64>,
     /// Part of the calls that clients gave up.
-    pub timeouts: f64,
+    pub calls_timeouts_part: f64,
     /// Part of the calls that failed, timeouts included.
-    pub errors: f64,
+    pub calls_errors_part: f64,
     /// Part of the calls that were answered with a status 4xx or 5xx. These replies count as such.
     #[serde(default)]
-    pub refused: f64,
-    /// How long replies took.
-    pub times: Times,
+    pub replies_4xx_5xx_part: f64,
+    /// How long clients waited for replies. wrk tells how long these took once they were asked for.
+    pub wait_ms: Times,
     /// By size of the body.
     pub by_size: Vec<OfSize>,
     /// How connections were accepted, where the server tells.
@@ -47,8 +54,10 @@ pub struct Outcome {
     pub drops_per_s: BTreeMap<String, f64>,
     /// Where CPU time went.
     pub cpu: Cpu,
+    /// Microseconds of CPU time that the generator used for each call.
+    pub generator_cpu_us_per_call: f64,
     /// Times per second that the server's threads were taken off a CPU, or left it to wait.
-    pub switches_per_s: f64,
+    pub context_switches_per_s: f64,
     /// Memory of the server's processes at the end, what they share divided among them, in 10^6 bytes. Not a
     /// number where they are not known, as their CPU time then.
     #[serde(deserialize_with = "number_or_null")]
@@ -64,7 +73,7 @@ pub struct Outcome {
     /// How well counters were read, where that was to be in the middle of a run.
     pub looks: Option<Looks>,
     /// Replies in each whole second of the measured time.
-    pub seconds: Vec<f64>,
+    pub replies_each_second: Vec<f64>,
     /// What the slices came to that this is the median of, if there were several.
     pub slices: Vec<Slice>,
     /// The rates that were tried, where the highest was searched for that is served in time. All other
@@ -120,8 +129,8 @@ pub struct OfSize {
     pub reached: f64,
     pub timeouts: f64,
     pub unserved: f64,
-    pub mean_ms: f64,
-    pub p99_ms: f64,
+    pub reply_time_ms_mean: f64,
+    pub reply_time_ms_p99: f64,
 }
 
 /// Some of the calls: of a class of clients, of files (`files`), or of what is computed (`computed`).
@@ -131,9 +140,9 @@ pub struct Party {
     pub name: String,
     pub calls_per_s: f64,
     /// Whole replies of status 2xx to them.
-    pub good_per_s: f64,
+    pub replies_2xx_per_s: f64,
     /// Of their whole replies.
-    pub p99_ms: f64,
+    pub reply_time_ms_p99: f64,
 }
 
 /// What an application has done.
@@ -142,9 +151,9 @@ pub struct Work {
     /// Requests that it has computed.
     pub requests_per_s: f64,
     /// How many of its processes were busy with them.
-    pub busy: f64,
+    pub busy_processes: f64,
     /// How many with requests of clients that got no good reply any more.
-    pub in_vain: f64,
+    pub in_vain_processes: f64,
 }
 
 /// Equation 1 of the 2004 paper: accepts per second are phases per second by accepts per phase.
@@ -161,7 +170,7 @@ pub struct Accepting {
     /// System calls that asked for events.
     pub event_waits_per_s: f64,
     /// The part of the accepts that each worker made.
-    pub shares: Vec<f64>,
+    pub accepts_parts: Vec<f64>,
 }
 
 /// Where CPU time went, in CPUs (1: a whole one).
@@ -169,7 +178,7 @@ pub struct Accepting {
 pub struct Cpu {
     /// The server's processes, with soft interrupts that came while they ran.
     #[serde(deserialize_with = "number_or_null")]
-    pub server: f64,
+    pub server_cpus: f64,
     /// The part of that in user mode.
     #[serde(deserialize_with = "number_or_null")]
     pub server_user_part: f64,
@@ -177,17 +186,15 @@ pub struct Cpu {
     #[serde(deserialize_with = "number_or_null")]
     pub server_us_per_reply: f64,
     /// Soft interrupts on the server's CPUs, whomever they interrupted (sampled at the timer's ticks).
-    pub server_softirq: f64,
+    pub server_softirq_cpus: f64,
     /// Waiting for the disk on the server's CPUs while there was nothing else to do.
-    pub server_io_wait: f64,
+    pub server_io_wait_cpus: f64,
     /// Idle time of the server's CPUs.
-    pub server_idle: f64,
+    pub server_idle_cpus: f64,
     /// Soft interrupts on the clients' CPUs.
-    pub client_softirq: f64,
+    pub client_softirq_cpus: f64,
     /// Idle time of the clients' CPUs.
-    pub client_idle: f64,
-    /// Microseconds that the generator used for each call.
-    pub client_us_per_call: f64,
+    pub client_idle_cpus: f64,
 }
 
 /// What became of turns.
@@ -221,7 +228,7 @@ pub struct Looks {
 #[expect(missing_docs, reason = "named for what they are")]
 pub struct Slice {
     #[serde(deserialize_with = "number_or_null")]
-    pub server_us_per_reply: f64,
+    pub cpu_server_us_per_reply: f64,
     pub replies_per_s: f64,
 }
 
@@ -229,9 +236,9 @@ pub struct Slice {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Probe {
     /// Requests per second that were asked for.
-    pub rate: f64,
+    pub asked_requests_per_s: f64,
     /// What the threshold is about, in milliseconds.
-    pub ms: f64,
+    pub found_ms: f64,
     /// Whether it was served in time.
     pub is_served: bool,
 }

@@ -1,12 +1,21 @@
 //! What the lab has written for servers to be configured by, so that a page tells what was measured when the
-//! trials are gone. Taken from where each server was started first: to have its replies compared.
+//! trials are gone: the scripts that start them, or of older results the configuration files. Taken from
+//! where each server was started first: to have its replies compared.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
 
+use crate::record::TRIALS;
 use crate::report::results::Results;
+use crate::servers::script;
+
+/// Whether a file is written by the lab, for a server or for whoever wants to start it.
+fn is_told(path: &Path) -> bool {
+    let ends = script::CONFIGURATIONS.into_iter().chain(["sh"]);
+    path.extension().is_some_and(|extension| ends.into_iter().any(|end| extension == end))
+}
 
 /// A file of a server's configuration.
 #[derive(Debug)]
@@ -20,7 +29,7 @@ pub(super) struct Configuration {
 /// Of all servers, as far as their trials are still in `directory`.
 pub(super) fn of(results: &Results, directory: &Path) -> Result<Vec<Configuration>> {
     let mut all = Vec::new();
-    let trials = directory.join("trials");
+    let trials = directory.join(TRIALS);
     if !trials.is_dir() {
         return Ok(all);
     }
@@ -40,9 +49,11 @@ pub(super) fn of(results: &Results, directory: &Path) -> Result<Vec<Configuratio
             files.push(entry?.path());
         }
         files.sort_unstable();
+        // A script has all files in it.
+        let script = files.iter().find(|path| path.ends_with(script::name(server))).cloned();
+        let files = script.map_or(files, |script| vec![script]);
         for path in files {
-            let is_configuration = ["conf", "cfg", "toml"].map(|known| Some(known.as_ref()));
-            if is_configuration.contains(&path.extension()) {
+            if is_told(&path) {
                 let file = path.file_name().unwrap_or_default().display().to_string();
                 let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
                 all.push(Configuration { server: server.name.clone(), file, text });

@@ -1,4 +1,5 @@
 //! Results for other programs: a line of CSV for each trial with all of its figures, and everything as JSON.
+//! A column is called as the figure is in JSON, with `_` between the names of members.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +9,19 @@ use crate::record::outcome::Outcome;
 use crate::report::results::{Results, Trial};
 
 /// What a line says of a trial besides figures.
-const HEADINGS: [&str; 8] = ["stage", "point", "load", "server", "round", "try", "not_valid", "failed"];
+const HEADINGS: [&str; 11] = [
+    "stage",
+    "point",
+    "load",
+    "server",
+    "round",
+    "try",
+    "valid",
+    "invalid",
+    "clients_were_short",
+    "failed",
+    "directory",
+];
 
 /// A line for each try of each trial, after one with headings.
 pub(super) fn csv(results: &Results) -> String {
@@ -16,10 +29,24 @@ pub(super) fn csv(results: &Results) -> String {
         let Trial { stage, found, server, round, number, outcome } = trial;
         let load = found.point.setting.load.to_string();
         let [round, number] = [round, number].map(usize::to_string);
-        let reasons = [&outcome.invalid, &outcome.failed].map(|reasons| reasons.join("; "));
-        let [not_valid, failed] = reasons;
+        let reasons = [&outcome.invalid, &outcome.clients_were_short, &outcome.failed];
+        let [invalid, short, failed] = reasons.map(|reasons| reasons.join("; "));
         let (stage, server) = ((*stage).to_owned(), (*server).to_owned());
-        [stage, found.point.name.clone(), load, server, round, number, not_valid, failed]
+        let valid = outcome.is_valid().to_string();
+        let directory = outcome.directory.clone().unwrap_or_default();
+        [
+            stage,
+            found.point.name.clone(),
+            load,
+            server,
+            round,
+            number,
+            valid,
+            invalid,
+            short,
+            failed,
+            directory,
+        ]
     };
     let trials: Vec<_> =
         results.trials().iter().map(|trial| (place(trial), figures(trial.outcome))).collect();
@@ -57,7 +84,7 @@ fn gather(value: &Value, name: &str, all: &mut BTreeMap<String, f64>) {
         Value::Number(number) => all.extend(number.as_f64().map(|number| (name.to_owned(), number))),
         Value::Object(members) => {
             for (key, value) in members {
-                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+                let name = if name.is_empty() { key.clone() } else { format!("{name}_{key}") };
                 gather(value, &name, all);
             }
         }

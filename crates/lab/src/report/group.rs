@@ -198,5 +198,5 @@ impl<'a> Place<'a> {
 
 /// Requests per second that clients were to make in a trial.
 pub(crate) fn offered(outcome: &Outcome) -> f64 {
-    outcome.asked_per_s.unwrap_or(f64::NAN)
+    outcome.asked_requests_per_s.unwrap_or(f64::NAN)
 }

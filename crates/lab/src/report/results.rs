@@ -14,6 +14,7 @@ use crate::judging::series::{Series, Taken};
 use crate::judging::steady;
 use crate::judging::verdict::{self, Doubts, Verdict};
 use crate::measuring::stages::Stages;
+use crate::record::SCHEMA;
 use crate::record::journal::{Journal, Session};
 use crate::record::outcome::Outcome;
 use crate::record::profile::Profile;
@@ -24,9 +25,11 @@ pub const EXPERIMENT: &str = "experiment.toml";
 /// What was measured so far.
 pub const JOURNAL: &str = "journal.jsonl";
 
-/// Everything.
+/// Everything. What it looks like as `results.json` is in `docs/schemas/results.schema.json`.
 #[derive(Debug, Serialize)]
 pub struct Results {
+    /// The version of this.
+    pub schema: u64,
     /// What was asked for.
     pub experiment: Experiment,
     /// CPUs, network, builds.
@@ -51,7 +54,9 @@ pub struct Results {
     pub profiles: Vec<Profile>,
     /// How many system calls replies took, of those whose calls were counted.
     pub system_calls: Vec<SystemCalls>,
-    /// How many trials are not measured yet.
+    /// How many trials there are, as far as is known.
+    pub trials: usize,
+    /// How many of them are not measured yet.
     pub missing: usize,
 }
 
@@ -126,7 +131,9 @@ impl Results {
         let calibration = stages.calibration(journal)?;
         let measuring = stages.measuring(journal)?;
         let (calibrating, found) = (calibration.found(journal)?, measuring.found(journal)?);
-        let judged = stages.judging(&found, journal)?.found(journal)?;
+        let judging = stages.judging(&found, journal)?;
+        let judged = judging.found(journal)?;
+        let trials = calibration.trials() + measuring.trials() + judging.trials();
         let mut left_out = Vec::new();
         let (mut unsettled, mut profiles, mut system_calls) = (Vec::new(), Vec::new(), Vec::new());
         for point in &experiment.points {
@@ -173,6 +180,7 @@ impl Results {
         unsteady.dedup();
         let missing = [&calibrating, &found, &judged].into_iter().flatten().map(|found| found.missing).sum();
         Ok(Self {
+            schema: SCHEMA,
             settings: journal.settings().clone(),
             sessions: journal.sessions()?,
             experiment,
@@ -185,6 +193,7 @@ impl Results {
             findings,
             profiles,
             system_calls,
+            trials,
             missing,
         })
     }
@@ -213,6 +222,12 @@ impl Results {
             }
         }
         all
+    }
+
+    /// How far it is: the same numbers as the progress of a run; `None` where all is measured.
+    pub fn so_far(&self) -> Option<String> {
+        let measured = self.trials.saturating_sub(self.missing);
+        (self.missing > 0).then(|| format!("{measured} of {} trials are measured.", self.trials))
     }
 
     /// What is to be said first, the most certain before the others.

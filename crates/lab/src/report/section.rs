@@ -51,10 +51,10 @@ fn overview(group: &Group<'_>) -> Table {
     }
     let columns: [(&str, Value); 6] = [
         ("Mbit/s", BITS.of),
-        ("mean ms", |of| of.times.mean),
-        ("p99 ms", |of| of.times.p99),
-        ("errors %", |of| of.errors * 100.0),
-        ("server CPU %", |of| of.cpu.server * 100.0),
+        ("mean ms", |of| of.wait_ms.mean),
+        ("p99 ms", |of| of.wait_ms.p99),
+        ("errors %", |of| of.calls_errors_part * 100.0),
+        ("server CPU %", |of| of.cpu.server_cpus * 100.0),
         ("memory MB", |of| of.memory_mb),
     ];
     let is_there = |name: &str| quantities.iter().any(|quantity| quantity.name == name);
@@ -113,8 +113,8 @@ fn throughput(group: &Group<'_>) -> Block {
         curve("Reply rate", "replies/s", |of| of.replies_per_s, Some(1.0)),
         curve("Throughput", "Mbit/s", BITS.of, per_reply.filter(|bits| *bits > 0.0)),
     ];
-    if group.places().any(|place| place.sample(|of| of.errors).all().any(|errors| errors > 0.0)) {
-        figures.push(curve("Calls that failed", "% of the calls", |of| of.errors * 100.0, None));
+    if group.places().any(|place| place.sample(|of| of.calls_errors_part).all().any(|errors| errors > 0.0)) {
+        figures.push(curve("Calls that failed", "% of the calls", |of| of.calls_errors_part * 100.0, None));
     }
     let mut table = Table::new(&["server", "area, replies/s", "area, Mbit/s"]);
     let part = |part: Option<f64>| part.map_or("–".to_owned(), |part| format!("{part:.3}"));
@@ -135,7 +135,7 @@ fn throughput(group: &Group<'_>) -> Block {
 fn brackets(group: &Group<'_>) -> Option<Table> {
     let rates = |of: &Outcome, is_served: bool| {
         let fitting = of.probes.iter().filter(move |probe| probe.is_served == is_served);
-        fitting.map(|probe| probe.rate).collect::<Vec<_>>()
+        fitting.map(|probe| probe.asked_requests_per_s).collect::<Vec<_>>()
     };
     let served = |of: &Outcome| rates(of, true).into_iter().fold(f64::NAN, f64::max);
     let too_much = |of: &Outcome| rates(of, false).into_iter().fold(f64::NAN, f64::min);
@@ -164,10 +164,10 @@ fn times_of(group: &Group<'_>) -> Block {
     let mut figures = Vec::new();
     if group.is_open() && group.points.len() > 1 {
         let curves: [(&str, Value); 4] = [
-            ("Mean response time", |of| of.times.mean),
-            ("Median response time", |of| of.times.p50),
-            ("99% of response times are below", |of| of.times.p99),
-            ("99.9% of response times are below", |of| of.times.p999),
+            ("Mean response time", |of| of.wait_ms.mean),
+            ("Median response time", |of| of.wait_ms.p50),
+            ("99% of response times are below", |of| of.wait_ms.p99),
+            ("99.9% of response times are below", |of| of.wait_ms.p999),
         ];
         figures.extend(curves.map(|(title, of)| {
             let curve = Curve { title, unit: "ms", of, is_log: true, per_request: None };
@@ -208,7 +208,7 @@ fn machine(group: &Group<'_>) -> Block {
     let parts: Vec<Part<'_>> = parts.collect();
     let note = if parts.is_empty() { "The kernel dropped no connection and no packet." } else { "" };
     if !parts.is_empty() {
-        let told = ("Drops by cause", "per second", "The kernel's counters, by their names there.");
+        let told = ("Drops by cause", "per second", "The kernel's counters.");
         figures.push(rows::parts(group, told, &parts));
     }
     Block { title: "The server's machine", note: note.to_owned(), figures, table: Some(sampled(group)) }
@@ -217,7 +217,7 @@ fn machine(group: &Group<'_>) -> Block {
 /// What else was counted there.
 fn sampled(group: &Group<'_>) -> Table {
     let columns: [(&str, Value); 5] = [
-        ("context switches/s", |of| of.switches_per_s),
+        ("context switches/s", |of| of.context_switches_per_s),
         ("descriptors", |of| of.descriptors as f64),
         ("page cache MB", |of| of.page_cache_mb),
         ("read from the disk, MB/s", |of| of.read_mb_per_s),
@@ -243,16 +243,17 @@ fn cpu(group: &Group<'_>) -> Figure {
     };
     let on_both = group.points[0].point.setting.both_cpus;
     let cpus = (cpus("server") + if on_both { cpus("clients") } else { 0 }).max(1) as f64;
-    let user = |cpu: &Cpu| cpu.server * cpu.server_user_part;
-    let system = |cpu: &Cpu| (cpu.server - user(cpu) - cpu.server_softirq).max(0.0);
-    let known =
-        |cpu: &Cpu| user(cpu) + system(cpu) + cpu.server_softirq + cpu.server_io_wait + cpu.server_idle;
+    let user = |cpu: &Cpu| cpu.server_cpus * cpu.server_user_part;
+    let system = |cpu: &Cpu| (cpu.server_cpus - user(cpu) - cpu.server_softirq_cpus).max(0.0);
+    let known = |cpu: &Cpu| {
+        user(cpu) + system(cpu) + cpu.server_softirq_cpus + cpu.server_io_wait_cpus + cpu.server_idle_cpus
+    };
     let parts = [
         Part::new("user", "user", |of| 100.0 * user(&of.cpu)),
         Part::new("system", "system", |of| 100.0 * system(&of.cpu)),
-        Part::new("soft interrupts", "softirq", |of| 100.0 * of.cpu.server_softirq),
-        Part::new("disk wait", "iowait", |of| 100.0 * of.cpu.server_io_wait),
-        Part::new("idle", "idle", |of| 100.0 * of.cpu.server_idle),
+        Part::new("soft interrupts", "softirq", |of| 100.0 * of.cpu.server_softirq_cpus),
+        Part::new("disk wait", "iowait", |of| 100.0 * of.cpu.server_io_wait_cpus),
+        Part::new("idle", "idle", |of| 100.0 * of.cpu.server_idle_cpus),
         Part::new("others", "others", |of| 100.0 * (cpus - known(&of.cpu)).max(0.0)),
     ];
     rows::parts(group, ("CPU time", "% of a CPU", CPU_NOTE), &parts)

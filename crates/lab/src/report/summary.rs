@@ -21,18 +21,18 @@ const PLOT: (usize, usize) = (64, 10);
 
 /// What is told of each server besides what is compared: headings, widths, digits, and of what.
 const FIGURES: [(&str, usize, usize, Value); 5] = [
-    ("mean ms", 7, 2, |of| of.times.mean),
-    ("p99 ms", 7, 1, |of| of.times.p99),
-    ("err %", 6, 2, |of| of.errors * 100.0),
-    ("CPU %", 5, 1, |of| of.cpu.server * 100.0),
+    ("mean ms", 7, 2, |of| of.wait_ms.mean),
+    ("p99 ms", 7, 1, |of| of.wait_ms.p99),
+    ("err %", 6, 2, |of| of.calls_errors_part * 100.0),
+    ("CPU %", 5, 1, |of| of.cpu.server_cpus * 100.0),
     ("MB", 5, 0, |of| of.memory_mb),
 ];
 
 /// Everything.
 pub fn text(results: &Results) -> String {
     let mut text = format!("{}\n\n", results.experiment.title);
-    if results.missing > 0 {
-        sentence(&mut text, "so far", &format!("{} trials are not measured yet.", results.missing));
+    if let Some(so_far) = results.so_far() {
+        sentence(&mut text, "so far", &so_far);
     }
     for Sentence { word, point, says } in results.sentences() {
         sentence(&mut text, word, &format!("{point}: {says}"));

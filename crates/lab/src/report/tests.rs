@@ -34,6 +34,7 @@ fn results(of: impl Fn(usize) -> Vec<Series>) -> Results {
         .collect();
     let verdicts = verdict::verdicts(&found, experiment.margin, &|_, _| None);
     Results {
+        schema: crate::record::SCHEMA,
         settings: json!({ "builds": {}, "cpus": { "server": [0], "clients": [1] }, "network": "loopback" }),
         sessions: Vec::new(),
         left_out: Vec::new(),
@@ -43,6 +44,7 @@ fn results(of: impl Fn(usize) -> Vec<Series>) -> Results {
         findings: Vec::new(),
         system_calls: Vec::new(),
         profiles: Vec::new(),
+        trials: 0,
         missing: 0,
         experiment,
         found,
@@ -57,7 +59,7 @@ fn measured() -> Results {
             let asked = (number < 2).then_some(100.0 * (number as f64 + 1.0));
             let mut all = [replies; 10].map(outcome);
             for outcome in &mut all {
-                outcome.asked_per_s = asked;
+                outcome.asked_requests_per_s = asked;
             }
             all.map(|outcome| crate::judging::series::Taken::of(vec![outcome])).into()
         };
@@ -122,8 +124,8 @@ fn results_without_anything_are_a_page() {
     let nothing = results(|_| Vec::new());
     holds(&page(&nothing), &["There is nothing to be said", "All 0 trials count."]);
     let unmeasured = results(|_| vec![Series { rounds: vec![None; 6], ..series("sped", &[]) }]);
-    let unmeasured = Results { missing: 6, ..unmeasured };
-    holds(&page(&unmeasured), &["6 trials are not measured yet"]);
+    let unmeasured = Results { trials: 18, missing: 6, ..unmeasured };
+    holds(&page(&unmeasured), &["12 of 18 trials are measured."]);
     assert_eq!(files::csv(&nothing).lines().count(), 1);
 }
 
@@ -165,7 +167,7 @@ fn programs_get_a_line_for_each_trial() {
     assert_eq!(headings[..4], ["stage", "point", "load", "server"]);
     let column = headings.iter().position(|name| *name == "replies_per_s").unwrap();
     assert!(
-        headings.contains(&"times.p999") && headings.contains(&"drops_per_s.ListenDrops"),
+        headings.contains(&"wait_ms_p999") && headings.contains(&"drops_per_s_listen_drops"),
         "{headings:?}"
     );
     let first: Vec<&str> = lines.next().unwrap().split(',').collect();

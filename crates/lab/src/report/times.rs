@@ -19,7 +19,7 @@ pub(super) const READING: &str = "Medians over the trials that count.";
 /// Parts of one, and the time below which that part of the calls was: medians over the rounds.
 fn curve(series: &Series) -> Vec<(f64, f64)> {
     let of = |outcome: &Outcome| {
-        let times = &outcome.times;
+        let times = &outcome.wait_ms;
         let few = || vec![(0.5, times.p50), (0.9, times.p90), (0.99, times.p99), (0.999, times.p999)];
         if times.percentiles.is_empty() { few() } else { times.percentiles.clone() }
     };
@@ -114,7 +114,8 @@ pub(super) fn by_size(group: &Group<'_>, found: &Found) -> Vec<Figure> {
         let keys = found.series.iter().map(|series| group.key(&series.server.name)).collect();
         Figure { title, note: "", keys, drawing: plot.to_string(), table: sizes_table(found, &sizes) }
     };
-    let times = figure("Mean response time", |values| Axis::log("mean ms", values), |of| of.mean_ms);
+    let times =
+        figure("Mean response time", |values| Axis::log("mean ms", values), |of| of.reply_time_ms_mean);
     let timeouts = |of: &OfSize| of.timeouts / of.calls * 100.0;
     let timeouts = figure("Timeouts", |values| Axis::linear("% of the calls", values), timeouts);
     [Some(times), has_timeouts(found).then_some(timeouts)].into_iter().flatten().collect()
@@ -133,8 +134,8 @@ fn median(series: &Series, size: &str, value: OfOneSize) -> Option<f64> {
 fn sizes_table(found: &Found, sizes: &[String]) -> Table {
     let columns: [(&str, OfOneSize); 5] = [
         ("calls", |of| of.calls),
-        ("mean ms", |of| of.mean_ms),
-        ("p99 ms", |of| of.p99_ms),
+        ("mean ms", |of| of.reply_time_ms_mean),
+        ("p99 ms", |of| of.reply_time_ms_p99),
         ("timeouts %", |of| of.timeouts / of.calls * 100.0),
         ("not served %", |of| of.unserved / of.calls * 100.0),
     ];

@@ -195,12 +195,19 @@ impl Application {
 
     /// Compiles what has to be compiled, into a directory of the trials' own.
     pub(crate) fn prepare(&self, programs: &Path) -> Result<()> {
-        if let Self::C { source, .. } = self {
-            let mut compiler = process::Command::new("cc");
-            compiler.arg("-O2").arg(source).arg("-lfcgi").arg("-o").arg(compiled(source, programs));
+        if let Some(words) = self.compiling(programs) {
+            let mut compiler = process::Command::new(&words[0]);
+            compiler.args(&words[1..]);
             output(&mut compiler, COMPILER).with_context(|| format!("{self}: it is not compiled"))?;
         }
         Ok(())
+    }
+
+    /// The command that does so, if there is something to be compiled.
+    pub(super) fn compiling(&self, programs: &Path) -> Option<Vec<String>> {
+        let Self::C { source, .. } = self else { return None };
+        let [source, program] = [source, &compiled(source, programs)].map(|path| path.display().to_string());
+        Some(["cc", "-O2", &source, "-lfcgi", "-o", &program].map(str::to_owned).into())
     }
 
     /// Whether it is told where the back-end simulator listens.

@@ -5,6 +5,8 @@
 //! many workers as it has CPUs, an open-file cache, no access log, and connections that are kept for as long
 //! as clients want. A setting `name=value` replaces what is generated.
 //!
+//! A [`script`] beside each trial's results starts its server again.
+//!
 //! A server is a program, or several of which clients talk to the last: what stands behind a proxy, and an
 //! [`Application`] that the server hands requests to by FastCGI, are [`Part`]s of it. How they are
 //! [arranged](arrangement) is the lab's: as replicas, each with an application of its own, or as one.
@@ -17,6 +19,7 @@ mod haproxy;
 mod lighttpd;
 mod nginx;
 mod running;
+pub(crate) mod script;
 mod sluice;
 pub mod spec;
 

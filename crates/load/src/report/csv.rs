@@ -1,14 +1,23 @@
 //! Results as a line of comma-separated values, to be put below those of other runs: what people look at
-//! first, under the names that it has in the JSON.
+//! first. A column is called as the figure is in JSON, with `_` between the names of members, and without
+//! `run`.
 
 use super::Facts;
+use super::facts::cpu_us_per;
 use super::validity::nothing_measured;
 use crate::measures::{Cohort, Found, Measures};
 
 /// A line of names, and one of values. What is not known is empty.
 pub fn render(measures: &Measures, facts: &Facts) -> String {
     let (names, values): (Vec<_>, Vec<_>) = columns(measures, facts).into_iter().unzip();
+    let values: Vec<String> = values.into_iter().map(quoted).collect();
     format!("{}\n{}\n", names.join(","), values.join(","))
+}
+
+/// As RFC 4180 has it: reasons are sentences, with commas.
+fn quoted(value: String) -> String {
+    let is_plain = !value.contains([',', '"', '\n', '\r']);
+    if is_plain { value } else { format!("\"{}\"", value.replace('"', "\"\"")) }
 }
 
 fn columns(measures: &Measures, facts: &Facts) -> Vec<(String, String)> {
@@ -17,20 +26,24 @@ fn columns(measures: &Measures, facts: &Facts) -> Vec<(String, String)> {
     let seconds = facts.measured_s();
     let known = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
     let figure = |value: f64| known((!nothing).then_some(value));
+    let reasons = super::reasons_against(measures, facts);
     let mut columns: Vec<(String, String)> = [
         ("began_unix_s", facts.began_unix_s.to_string()),
         ("model", facts.model.clone()),
         ("asked_requests_per_s", known(facts.asked_requests_per_s)),
         ("connections", known(facts.connections.map(f64::from))),
         ("measured_s", figure(seconds)),
-        ("valid", super::reasons_against(measures, facts).is_empty().to_string()),
-        ("failed", (!super::failures(measures, facts).is_empty()).to_string()),
-        ("issued", cohort.issued.to_string()),
-        ("errors", cohort.outcomes.errors().to_string()),
-        ("timeouts", cohort.outcomes.timeouts().to_string()),
-        ("replies", flow.replies().to_string()),
+        ("valid", reasons.is_empty().to_string()),
+        ("invalid", reasons.join("; ")),
+        ("failed", super::failures(measures, facts).join("; ")),
+        ("calls_issued", cohort.issued.to_string()),
+        ("calls_errors", cohort.outcomes.errors().to_string()),
+        ("calls_timeouts", cohort.outcomes.timeouts().to_string()),
+        ("replies_count", flow.replies().to_string()),
         ("replies_per_s", figure(flow.replies() as f64 / seconds)),
-        ("body_mbps", figure(flow.body_bytes as f64 * 8.0 / 1e6 / seconds)),
+        ("replies_body_mbps", figure(flow.body_bytes as f64 * 8.0 / 1e6 / seconds)),
+        ("generator_cpu_us_per_call", figure(cpu_us_per(facts, cohort.issued))),
+        ("generator_waited_part", figure(measures.pressure.waited_part())),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();
@@ -69,8 +82,9 @@ mod tests {
         let [names, values] = &lines[..] else { panic!("two lines: {text}") };
         assert_eq!(names.len(), values.len());
         let of = |name: &str| values[names.iter().position(|found| *found == name).unwrap()];
-        let found = ["model", "asked_requests_per_s", "connections", "valid", "issued", "timeouts"].map(of);
-        assert_eq!(found, ["sessions", "10", "", "true", "100", "10"]);
+        let found = ["model", "asked_requests_per_s", "connections", "valid", "invalid"].map(of);
+        assert_eq!(found, ["sessions", "10", "", "true", ""]);
+        assert_eq!(["calls_issued", "calls_timeouts"].map(of), ["100", "10"]);
         assert_eq!(["replies_per_s", "reply_time_ms_p99"].map(of), ["9", "1"]);
         let document = include_str!("../../../../docs/lab-results.md");
         let (_, document) = document.split_once("## `--format csv`").unwrap();
@@ -80,6 +94,8 @@ mod tests {
             assert!(document.contains(&format!("| `{name}` |")), "{name} is not documented");
         }
         facts.warm_up_s = 20.0;
-        assert!(render(&measures, &facts).contains(",sessions,10,,,false,"), "nothing was measured");
+        let text = render(&measures, &facts);
+        assert!(text.contains(",sessions,10,,,false,"), "nothing was measured: {text}");
+        assert_eq!(quoted("one, two".to_owned()), "\"one, two\"");
     }
 }

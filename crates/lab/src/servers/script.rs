@@ -1,0 +1,286 @@
+//! A script that starts a server as a trial did, beside the trial's results: its configuration, its command
+//! lines, and what it had of the lab's environment. Whoever has the script needs nothing else of the results.
+//!
+//! What is of the trial alone is a variable there: the address, the directories of its files and its sockets.
+//! A network namespace and control groups can't be had again by a script; it names them.
+
+use std::fmt::Write as _;
+use std::fs::{self, Permissions};
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::{Endpoint, Ground, Part};
+use crate::programs::child::list;
+use crate::programs::shell::{line, quoted};
+use crate::servers::spec::Spec;
+
+/// What is written for a server before it is started, by how its name ends.
+pub(crate) const CONFIGURATIONS: [&str; 3] = ["conf", "cfg", "toml"];
+
+/// How variables of the environment begin that change what a server does. Others may be nobody's business.
+const ENVIRONMENT: [&str; 10] =
+    ["PATH", "LD_", "MALLOC_", "GLIBC_TUNABLES", "LANG", "LC_", "TZ", "PHP", "OPENSSL_", "SSL_"];
+
+/// The end of a file in a script.
+const END: &str = "END_OF_FILE";
+
+/// What a script is called.
+pub(crate) fn name(spec: &Spec) -> String {
+    format!("start-{}.sh", spec.plain_name())
+}
+
+/// Writes the script of a server whose programs these are, and whose configuration is written. It runs on
+/// these CPUs, and `wrapper` stands before each command.
+pub(crate) fn write(
+    spec: &Spec,
+    parts: &[Part],
+    ground: &Ground<'_>,
+    cpus: &[usize],
+    wrapper: &[String],
+) -> Result<()> {
+    let path = ground.directory.join(name(spec));
+    let text = text(spec, parts, ground, cpus, wrapper)?;
+    let written =
+        fs::write(&path, text).and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o755)));
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn text(
+    spec: &Spec,
+    parts: &[Part],
+    ground: &Ground<'_>,
+    cpus: &[usize],
+    wrapper: &[String],
+) -> Result<String> {
+    let variables = &Variables::of(ground);
+    let port = ground.listen[0].port();
+    let mut text = format!(
+        "#!/bin/sh\n\
+         # Starts {} ({spec}) as a trial did, in the foreground. Ctrl-C ends it. These variables change it:\n\
+         #   host=127.0.0.1, port={port}: where it listens\n\
+         #   root=DIR: the files that it serves\n\
+         #   run=DIR: for its configuration and its sockets; a new directory by default\n\
+         # For example: port=8000 ./{}\n",
+        spec.name,
+        name(spec)
+    );
+    if !wrapper.is_empty() {
+        let _ = writeln!(
+            text,
+            "#\n# In the trial these words stood before each command, and entered what the lab had made:\n\
+             #   {}",
+            line(wrapper)
+        );
+    }
+    let _ = writeln!(text, "set -eu");
+    for (name, value) in
+        std::env::vars().filter(|(name, _)| ENVIRONMENT.iter().any(|of| name.starts_with(of)))
+    {
+        let _ = writeln!(text, "export {name}={}", quoted(&value));
+    }
+    let _ = writeln!(text, "host=${{host-127.0.0.1}} port=${{port-{port}}}");
+    for (number, _) in ground.listen.iter().enumerate().skip(1) {
+        let _ = writeln!(text, "host{0}=${{host{0}-127.0.0.{0}}}", number + 1);
+    }
+    let _ = writeln!(text, "root=${{root-{}}}", quoted(&ground.root.display().to_string()));
+    let _ = writeln!(text, "run=${{run-$(mktemp -d)}}");
+    // Where files are named as they were typed.
+    let here = quoted(&std::env::current_dir()?.display().to_string());
+    let _ = writeln!(text, "[ ! -d {here} ] || cd {here}\nulimit -n \"$(ulimit -Hn)\"");
+    configure(&mut text, ground, variables)?;
+    if let (Some(besim), Ok(program)) = (ground.besim, std::env::current_exe()) {
+        let listen = format!("--listen={besim}");
+        let words = [program.display().to_string(), "besim".to_owned(), listen];
+        background(&mut text, &variables.line(&words), &[]);
+    }
+    if let Some(compiling) = ground.application.and_then(|application| application.compiling(ground.programs))
+    {
+        let _ = writeln!(text, "{}", variables.line(&compiling));
+    }
+    let Some((last, before)) = parts.split_last() else { return Ok(text) };
+    let command = |part: &Part| {
+        let cpus = part.cpu.map_or(cpus, |cpu| &cpus[cpu..=cpu]);
+        format!("taskset -c {} {}", list(cpus), variables.line(&part.words))
+    };
+    for part in before {
+        let sockets: Vec<String> = part.listens.iter().map(|at| variables.word(&at.to_string())).collect();
+        let is_socket = |at: &Endpoint| matches!(at, Endpoint::Unix(_));
+        let sockets = if part.listens.iter().all(is_socket) { sockets } else { Vec::new() };
+        background(&mut text, &command(part), &sockets);
+    }
+    let _ = writeln!(text, "echo \"http://$host:$port/ serves $root; its files are in $run\" >&2");
+    let is_alone = !text.contains(BACKGROUND);
+    let _ = if is_alone {
+        writeln!(text, "exec {}", command(last))
+    } else {
+        // The shell is there until the end, to take the others away.
+        writeln!(text, "{} &\nothers=\"$others $!\"\nwait $!", command(last))
+    };
+    Ok(text)
+}
+
+/// Directories and configuration files.
+fn configure(text: &mut String, ground: &Ground<'_>, variables: &Variables) -> Result<()> {
+    let mut directories = vec!["$run/sockets".to_owned()];
+    let mut files = String::new();
+    for path in configurations(ground.directory)? {
+        let relative = path.strip_prefix(ground.directory)?.display().to_string();
+        if let Some((directory, _)) = relative.rsplit_once('/') {
+            directories.extend([format!("$run/{directory}"), format!("$run/sockets/{directory}")]);
+        }
+        let written = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let written = variables.filled(written.trim_end_matches('\n'), "\\$`");
+        let _ = writeln!(files, "cat >\"$run/{relative}\" <<{END}\n{written}\n{END}");
+    }
+    let directories: Vec<String> = directories.iter().map(|directory| format!("\"{directory}\"")).collect();
+    let _ = write!(text, "mkdir -p {}\n{files}", directories.join(" "));
+    Ok(())
+}
+
+/// The configuration files below a directory, in order.
+fn configurations(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            all.extend(configurations(&path)?);
+        } else if CONFIGURATIONS.iter().any(|end| path.extension() == Some(end.as_ref())) {
+            all.push(path);
+        }
+    }
+    all.sort();
+    Ok(all)
+}
+
+/// What a script has that starts more than one program.
+const BACKGROUND: &str = "trap 'kill $others 2>/dev/null || true; wait' EXIT\n";
+
+/// Starts a program that the next ones need, and waits until it listens.
+fn background(text: &mut String, command: &str, sockets: &[String]) {
+    if !text.contains(BACKGROUND) {
+        let _ = write!(text, "others=\n{BACKGROUND}trap 'exit 130' INT TERM HUP\n");
+    }
+    let _ = writeln!(text, "{command} &\nothers=\"$others $!\"");
+    for socket in sockets {
+        let _ = writeln!(text, "until [ -S {socket} ]; do sleep 0.1; done");
+    }
+    if sockets.is_empty() {
+        let _ = writeln!(text, "sleep 1");
+    }
+}
+
+/// Values of a trial that a script has variables for, the longest first.
+struct Variables(Vec<(String, String)>);
+
+impl Variables {
+    fn of(ground: &Ground<'_>) -> Self {
+        let paths = [
+            (ground.directory, "$run"),
+            (ground.sockets, "$run/sockets"),
+            (ground.programs, "$run"),
+            (ground.root, "$root"),
+        ];
+        let mut all: Vec<(String, String)> =
+            paths.iter().map(|(path, name)| (path.display().to_string(), (*name).to_owned())).collect();
+        let mut host = |address: IpAddr, name: String| all.push((address.to_string(), name));
+        for (number, address) in ground.listen.iter().enumerate() {
+            let name = if number == 0 { "$host".to_owned() } else { format!("$host{}", number + 1) };
+            host(address.ip(), name);
+        }
+        if let Some(besim) = ground.besim {
+            host(besim.ip(), "$host".to_owned());
+        }
+        all.push((ground.listen[0].port().to_string(), "$port".to_owned()));
+        // Of those that are the same, the first counts: sockets may be in the directory of all else.
+        all.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
+        Self(all)
+    }
+
+    /// A text with variables in place of values, and a backslash before each of `special`.
+    fn filled(&self, text: &str, special: &str) -> String {
+        let mut filled = String::new();
+        let mut at = 0;
+        while let Some(letter) = text[at..].chars().next() {
+            if let Some((value, name)) = self.0.iter().find(|(value, _)| stands(value, text, at)) {
+                filled += &braced(name);
+                at += value.len();
+                continue;
+            }
+            if special.contains(letter) {
+                filled.push('\\');
+            }
+            filled.push(letter);
+            at += letter.len_utf8();
+        }
+        filled
+    }
+
+    /// A word as a shell takes it.
+    fn word(&self, word: &str) -> String {
+        let filled = self.filled(word, "\\$`\"");
+        // What has no variable is as it was typed.
+        if self.filled(word, "") == word { quoted(word) } else { format!("\"{filled}\"") }
+    }
+
+    fn line(&self, words: &[String]) -> String {
+        words.iter().map(|word| self.word(word)).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Whether a value stands at a place of a text for itself: it is not a part of a longer number or name, and
+/// a number is a port rather than something else.
+fn stands(value: &str, text: &str, at: usize) -> bool {
+    let (before, rest) = text.split_at(at);
+    let Some(after) = rest.strip_prefix(value) else { return false };
+    let goes_on = |letter: char| letter.is_alphanumeric() || "-_.".contains(letter);
+    if after.chars().next().is_some_and(goes_on) {
+        return false;
+    }
+    if value.starts_with('/') {
+        return true;
+    }
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
+    let is_port = line.ends_with(':') || line.to_lowercase().contains("port") || text == value;
+    !before.chars().next_back().is_some_and(goes_on) && (!is_number || is_port)
+}
+
+/// `$run/sockets` as `${run}/sockets`: a letter may follow.
+fn braced(name: &str) -> String {
+    let (variable, rest) =
+        name.split_once('/').map_or((name, None), |(variable, rest)| (variable, Some(rest)));
+    let rest = rest.map_or_else(String::new, |rest| format!("/{rest}"));
+    format!("${{{}}}{rest}", variable.trim_start_matches('$'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_a_trial_are_variables() {
+        let listen = ["10.77.0.1:8080".parse().unwrap(), "10.77.1.1:8080".parse().unwrap()];
+        let plain = Ground::plain(Path::new("/srv/www"), &listen, Path::new("/t/0"), Path::new("/bin/true"));
+        let ground = Ground { sockets: Path::new("/tmp/lab/0"), programs: Path::new("/tmp/lab"), ..plain };
+        let variables = Variables::of(&ground);
+        for (word, expected) in [
+            ("--listen=10.77.0.1:8080", "\"--listen=${host}:${port}\""),
+            ("10.77.1.1", "\"${host2}\""),
+            ("10.77.0.11:80801", "10.77.0.11:80801"),
+            ("--status=unix:/tmp/lab/0/status", "\"--status=unix:${run}/sockets/status\""),
+            ("/tmp/lab/app.program", "\"${run}/app.program\""),
+            ("/srv/www/a", "\"${root}/a\""),
+            ("/srv/www2", "/srv/www2"),
+            ("a $b", "'a $b'"),
+            ("/t/0/$b \"c\"", "\"${run}/\\$b \\\"c\\\"\""),
+        ] {
+            assert_eq!(variables.word(word), expected, "{word}");
+        }
+        let configuration = "server.port = 8080\nbacklog = 8080\nroot /srv/www; fastcgi_param A $a;";
+        let filled = variables.filled(configuration, "\\$`");
+        assert_eq!(filled, "server.port = ${port}\nbacklog = 8080\nroot ${root}; fastcgi_param A \\$a;");
+    }
+}

@@ -348,14 +348,15 @@ fn run_replay(options: &Replay) -> Result<ExitCode> {
     write(file, &options.out, "replay", None, &replayed.log, Vec::new())
 }
 
-/// The file to write. One that is there is written over only where its manifest says that it has sessions: the
-/// log that is to be played again would be gone.
+/// The file to write. One that is there is written over only where its manifest says that it has sessions:
+/// the log that is to be played again would be gone.
 fn to_write(out: &Path) -> Result<Output, BadInput> {
     let is_there = fs::metadata(out).is_ok_and(|there| there.is_file() && there.len() > 0);
     let manifest = SessionsManifest::path(out);
     if is_there && !manifest.exists() {
         return Err(BadInput(format!(
-            "--out {}: that file is there, and there is no {} to say that it has sessions; allowed: another name",
+            "--out {}: that file is there, and there is no {} to say that it has sessions; allowed: another \
+             name",
             out.display(),
             manifest.display()
         )));

@@ -103,6 +103,9 @@ fn carry(checked: &run::Checked<'_>, directory: &Path, options: &means::Where) -
         super::tell(&why);
     }
     interrupt::catch()?;
+    if !checked.experiment.points.iter().any(|point| point.setting.both_cpus) {
+        super::tell(&options.means()?.where_it_runs());
+    }
     super::tell_of_others();
     let progress = Progress::new();
     checked.run(&progress).map_err(|error| {

@@ -81,6 +81,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     super::tell_of_others();
     let extent = search.extent().map_err(|error| BadInput(error.to_string()))?;
     let time = search.time(extent)?;
+    super::tell(&means.where_it_runs());
     super::tell(&format!(
         "{} of {} combinations, {} fresh rounds, about {:.0} minutes",
         extent.candidates,
@@ -127,7 +128,8 @@ fn conclusion(search: &Search, found: &Found, directory: &Path) -> Result<String
         format!(" ({}: {ratio:.3} times, with 95% certainty, in {} rounds)", found.quantity, ratio.pairs)
     });
     let tried = format!("{} of {} combinations were tried", found.tried(), search.combinations());
-    let more = search.longer()?.map_or(String::new(), |(budget, extent)| {
+    let is_left = found.tried() < search.combinations();
+    let more = search.longer()?.filter(|_| is_left).map_or(String::new(), |(budget, extent)| {
         let steps = if extent.steps { ", the neighbours of the two best," } else { "" };
         format!(
             " --budget {:.0}min tries {}{steps} and has {} fresh rounds.",
@@ -142,7 +144,7 @@ fn conclusion(search: &Search, found: &Found, directory: &Path) -> Result<String
              {tried}.{more}"
         ));
     }
-    let lines = servers::lines(&search.server, &settings);
+    let lines = servers::lines(&search.server, &[search.server.settings.as_slice(), &settings].concat());
     Ok(format!(
         "Better than the settings as they come{ratio}. {tried}.{more} For {}:\n\n    {}",
         search.server.kind.configuration(),

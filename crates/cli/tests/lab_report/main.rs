@@ -307,7 +307,7 @@ fn a_terminal_has_the_verdict_and_the_address_of_the_page() {
         "holds         Harji 2012, figure 3: \"the pipeline server",
         "specweb99: replies/s over offered requests/s",
         "a sluice, b nginx, c a <b>&\", * several",
-        "  Trials of nginx that were not valid: 1.",
+        "  Trials of nginx that were not valid and were measured again: 1.",
         "one-packet, 64 sessions: CPU us/reply (less is better; ▒: 95% certain)",
     ] {
         assert!(said.contains(expected), "{expected} is not in {said}");

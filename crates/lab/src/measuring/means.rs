@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::programs::child::list;
+
 /// What an experiment is run with.
 #[derive(Clone, Debug)]
 pub struct Means {
@@ -19,4 +21,12 @@ pub struct Means {
     pub loopback: bool,
     /// The command, as others can repeat it.
     pub command: String,
+}
+
+impl Means {
+    /// Which CPUs servers and clients have, in a line: a server with a worker for each CPU has as many
+    /// workers.
+    pub fn where_it_runs(&self) -> String {
+        format!("servers run on CPU {}, clients on CPU {}", list(&self.server_cpus), list(&self.client_cpus))
+    }
 }

@@ -204,7 +204,8 @@ fn figures(text: &mut String, group: &Group<'_>) {
         }
         let invalid = found.series.iter().map(|series| (&series.server.name, series.invalid()));
         for (name, count) in invalid.filter(|(_, count)| count != "0") {
-            wrapped(text, "  ", 2, &format!("Trials of {name} that were not valid: {count}."));
+            let told = format!("Trials of {name} that were not valid and were measured again: {count}.");
+            wrapped(text, "  ", 2, &told);
         }
     }
 }

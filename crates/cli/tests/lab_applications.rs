@@ -155,6 +155,8 @@ fn programs_in_c_answer_behind_servers_over_both_kinds_of_socket() {
 fn support_is_computed_in_php_that_asks_a_back_end() {
     let site = tempfile::tempdir().expect("a directory");
     fs::write(site.path().join("product"), "/support/product.php?item=7\n").expect("a file");
+    // The second point is refused if its files are nowhere. The first one makes them.
+    fs::create_dir_all(site.path().join("data/support-1")).expect("a directory");
     let text = "
         title = 'Support'
         servers = ['sluice', 'nginx']

@@ -1,5 +1,5 @@
-//! The questions on the first page of docs/lab.md, each with the command that answers it, run as they stand
-//! there. They are made quick, and have addresses and files of their own.
+//! The questions on the first page of docs/lab.md: each command there is run as it stands, but for a shorter
+//! time, at another address, and with files that the test makes.
 
 use std::fs;
 use std::path::Path;

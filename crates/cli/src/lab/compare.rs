@@ -85,7 +85,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(if fails { ExitCode::from(WORSE) } else { ExitCode::SUCCESS })
 }
 
-/// Whether each server was compared. Which one was not, and why, is told.
+/// Whether each server was compared. It tells which one was not, and why.
 fn all_took_part(results: &Results) -> bool {
     for LeftOut { server, why, .. } in &results.left_out {
         super::tell(&format!("sluicelab: {server} was not compared: {why}"));
@@ -101,8 +101,8 @@ const WORSE: u8 = 4;
 const SHARE: u32 = 30;
 
 impl Options {
-    /// By what: in a closed loop by the cost alone, since replies/s say the same or are the clients'; and by
-    /// these, where nobody knows the cost.
+    /// By what. In a closed loop it is the cost alone: replies/s say the same, or they are the clients'.
+    /// Where the cost is not known, it is replies/s and p99.
     fn compare(&self, load: Load) -> Vec<&'static str> {
         let is_seen = self.servers.iter().all(Spec::is_seen);
         match load {
@@ -148,7 +148,7 @@ impl Options {
     }
 }
 
-/// A server that is there several times is compared with itself, under names of its own: "sluice 2".
+/// A server that is typed several times is compared with itself: the second one is called "sluice 2".
 fn told_apart(servers: &[Spec]) -> Vec<Spec> {
     let name =
         |(at, server): (usize, &Spec)| match servers[..at].iter().filter(|other| *other == server).count() {

@@ -125,8 +125,8 @@ pub(super) fn quoted_path(path: &Path) -> String {
     shell::quoted(&path.display().to_string())
 }
 
-/// An error; or, if somebody has stopped this program, how far it has come, the command that goes on, and the
-/// one that shows what there is so far in a directory.
+/// The error. If an operator has stopped this program, it says how far the run has come, which command goes
+/// on, and which one shows what there is so far.
 pub(super) fn or_how_to_go_on(
     error: anyhow::Error,
     progress: &Progress,

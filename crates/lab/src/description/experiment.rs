@@ -599,7 +599,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Whether the files are there that it names, but for programs: these are the machine's.
+    /// Whether the files that it names are there. Programs are the machine's, and not looked for here.
     ///
     /// # Errors
     /// Which is not, and where.

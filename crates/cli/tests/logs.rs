@@ -424,8 +424,13 @@ fn a_terminal_that_is_stopped(variant: &Variant) {
 /// The kernel tells the server by HUP, and a shell would tell all of its processes.
 fn a_terminal_that_is_closed(variant: &Variant) {
     let (terminal, mut server) = Terminal::start(Setup::new(variant), &[]);
+    server.get("/hello.txt");
     // A worker that has not come to serve when it is replaced is killed, which is told.
-    server.warm_up();
+    eventually("all workers serve", || {
+        let status = server.status();
+        status["workers"].as_array().expect("workers").iter().all(|worker| worker["responsive"] == true)
+    });
+    let retiring = server.workers();
     // What is lost with a terminal is told.
     eventually("the line is there", || terminal.shown().contains("/hello.txt"));
     drop(terminal);
@@ -434,6 +439,8 @@ fn a_terminal_that_is_closed(variant: &Variant) {
     for _ in 0..20 {
         assert_eq!(server.get("/hello.txt").text(), HELLO);
     }
+    // What they have used of the CPU is no longer counted then.
+    eventually("those before are gone", || !server.processes().iter().any(|pid| retiring.contains(pid)));
     let before = server.cpu_ticks();
     sleep_ms(300);
     assert!(server.cpu_ticks() - before < 15, "what can't be written is not tried again and again");

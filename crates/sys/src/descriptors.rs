@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::event::{EventfdFlags, epoll, eventfd};
-use rustix::fs::{FileType, OFlags, SealFlags};
+use rustix::fs::{Dir, FileType, Mode, OFlags, SealFlags};
 use rustix::io::{Errno, FdFlags};
 
 use crate::shared::{Region, Shared};
@@ -273,21 +273,24 @@ fn claim(record: u64) -> Claim {
     }
 }
 
-/// What is open, but for the standard three. Without `/proc` each number is tried.
+/// What is open, but for the standard three and what this looks with. Without `/proc` each number is tried.
 fn open_numbers() -> io::Result<Vec<RawFd>> {
-    let mut numbers = Vec::new();
-    match std::fs::read_dir("/proc/self/fd") {
-        Ok(entries) => {
-            for entry in entries {
-                numbers.extend(entry?.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()));
-            }
-            numbers.retain(|&number| number >= FIRST);
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let listing = match rustix::fs::open("/proc/self/fd", flags, Mode::empty()) {
+        Ok(listing) => listing,
+        Err(Errno::NOENT) => {
             let limit = RawFd::try_from(crate::process::descriptor_limit()).unwrap_or(RawFd::MAX);
-            numbers.extend((FIRST..limit).filter(|&number| rustix::io::fcntl_getfd(borrow(number)).is_ok()));
+            let is_open = |number: &RawFd| rustix::io::fcntl_getfd(borrow(*number)).is_ok();
+            return Ok((FIRST..limit).filter(is_open).collect());
         }
-        Err(error) => return Err(error),
+        Err(error) => return Err(error.into()),
+    };
+    // It is closed when this is done, and the next that is opened gets its number.
+    let own = listing.as_raw_fd();
+    let mut numbers = Vec::new();
+    for entry in Dir::new(listing)? {
+        let number = entry?.file_name().to_str().ok().and_then(|name| name.parse::<RawFd>().ok());
+        numbers.extend(number.filter(|&number| number >= FIRST && number != own));
     }
     Ok(numbers)
 }

@@ -27,6 +27,7 @@ fn main() -> std::process::ExitCode {
             "what_a_killed_process_had_not_recorded_is_closed",
             what_a_killed_process_had_not_recorded_is_closed,
         ),
+        ("what_the_ledger_looked_with_is_nobodys", what_the_ledger_looked_with_is_nobodys),
         ("what_is_claimed_in_time_is_left_alone", what_is_claimed_in_time_is_left_alone),
         ("files_made_in_memory_are_served_with", files_made_in_memory_are_served_with),
         ("what_is_kept_outlives_who_opened_it", what_is_kept_outlives_who_opened_it),
@@ -307,6 +308,19 @@ fn what_a_killed_process_had_not_recorded_is_closed() {
     assert!(!is_open(number) && is_closed(&client));
 }
 
+/// A process may be killed before it records the first descriptor that is opened after the ledger was made.
+fn what_the_ledger_looked_with_is_nobodys() {
+    let lowest = File::open("/dev/null").unwrap().as_raw_fd();
+    let ledger = Ledger::new(1_024).unwrap();
+    let opened = File::open("/proc/self/stat").unwrap();
+    assert_eq!(opened.as_raw_fd(), lowest, "the number that the ledger had while it looked");
+    let is_valid = |_, claim| claim != Claim::None;
+    let suspects = ledger.suspects(is_valid).unwrap();
+    std::mem::forget(opened);
+    assert_eq!(ledger.close_suspects(suspects, is_valid), 1);
+    assert!(!is_open(lowest));
+}
+
 fn what_is_claimed_in_time_is_left_alone() {
     let ledger = Ledger::new(1_024).unwrap();
     let is_valid = |_, claim| claim != Claim::None;
@@ -334,8 +348,6 @@ fn what_is_claimed_in_time_is_left_alone() {
 fn files_made_in_memory_are_served_with() {
     let ledger = Ledger::new(1_024).unwrap();
     let is_valid = |_, claim| claim != Claim::None;
-    // Its number may have been the one by which the ledger looked at what is open.
-    let _first = File::open("/dev/null").unwrap();
     let page = sys::file::sealed_in_memory(|_| Ok(())).unwrap();
     let log = tempfile::tempfile_in("/dev/shm").unwrap();
     let suspects = ledger.suspects(is_valid).unwrap();

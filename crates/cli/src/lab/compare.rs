@@ -80,7 +80,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if !all_took_part(&results) {
         return Ok(ExitCode::FAILURE);
     }
-    let is_worse = |verdict: &Verdict| verdict.is_a_difference() && !verdict.is_better();
+    let is_worse = |verdict: &Verdict| verdict.is_better() == Some(false);
     let fails = options.fail_if_worse && results.verdicts.iter().any(is_worse);
     Ok(if fails { ExitCode::from(WORSE) } else { ExitCode::SUCCESS })
 }

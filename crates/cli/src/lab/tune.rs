@@ -42,7 +42,7 @@ pub(crate) struct Options {
     vary: Vec<Dimension>,
     /// What is to be best: replies/s, CPU us/reply, Mbit/s, 'mean ms', 'p99 ms', ...
     #[arg(long, value_name = "QUANTITY", default_value = "CPU us/reply",
-        value_parser = Quantity::named)]
+        value_parser = Quantity::to_be_best)]
     by: Quantity,
     /// Workload, load and all else as an experiment's first point has them
     #[arg(long, value_name = "EXPERIMENT.toml", conflicts_with_all = ["workload", "root", "load", "rate",
@@ -138,7 +138,7 @@ fn conclusion(search: &Search, found: &Found, directory: &Path) -> Result<String
             extent.fresh_rounds
         )
     });
-    if !verdict.is_some_and(Verdict::is_better) {
+    if verdict.and_then(Verdict::is_better) != Some(true) {
         return Ok(format!(
             "Keep the settings as they come: the best that was found is not told from them{ratio}. \
              {tried}.{more}"

@@ -339,6 +339,19 @@ impl WrittenSetting {
 }
 
 impl PointSpec {
+    /// Whether all its servers tell what they are compared by.
+    fn check_compared(&self) -> Result<(), String> {
+        let of_status = self.compare.iter().find(|quantity| quantity.is_of_status());
+        match (of_status, self.servers.iter().find(|server| !servers::tells_status(server))) {
+            (Some(Quantity { name, .. }), Some(server)) => Err(format!(
+                "compare: {name} is told by the status of sluice, and {} has none; allowed: in a point with \
+                 servers of sluice alone, without replicas",
+                server.name
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether it may have the servers that run already, and they what it has.
     fn check_running(&self) -> Result<(), String> {
         let Setting { workload, application, share, memory, both_cpus, cold, .. } = &self.setting;
@@ -580,6 +593,7 @@ impl Experiment {
                 ));
             }
             point.check_running().map_err(|error| format!("{:?}: {error}", point.name))?;
+            point.check_compared().map_err(|error| format!("{:?}: {error}", point.name))?;
             let cannot = |server: &&Spec| !servers::can_hand_on(server);
             if let (Some(_), Some(server)) = (&point.setting.application, point.servers.iter().find(cannot)) {
                 let why = servers::CANNOT_HAND_ON;
@@ -591,6 +605,11 @@ impl Experiment {
             self.server(&judge.server).map_err(|error| format!("judge.server: {error}"))?;
             for server in &judge.beside {
                 self.server(server).map_err(|error| format!("judge.beside: {error}"))?;
+            }
+            for of in self.points.iter().filter_map(|point| point.compare.first()) {
+                Quantity::to_be_best(of.name).map_err(|error| {
+                    format!("judge: it is measured beside the best of others, and {error}")
+                })?;
             }
         }
         for finding in &self.findings {
@@ -709,6 +728,29 @@ mod tests {
         assert_eq!(disk.lengths.timeout, Duration::from_millis(1_100));
         assert_eq!((disk.lengths.warm_up, experiment.points[0].setting.lengths.warm_up).0.as_secs(), 3);
         assert_eq!(experiment.points[0].compare.len(), 2);
+    }
+
+    #[test]
+    fn what_a_server_or_a_judge_cannot_tell_is_refused() {
+        let text = |server: &str, compare: &str| {
+            format!(
+                "title = 't'\nservers = ['sluice', '{server}']\n[[points]]\nworkload = 'single'\n\
+                 load = '2x'\ncompare = ['{compare}']"
+            )
+        };
+        let amped = "amped = sluice: --architecture=amped";
+        assert!(Experiment::parse(&text(amped, "accepts/phase")).is_ok());
+        assert!(Experiment::parse(&text("nginx", "switches/s")).is_ok());
+        let said = error(&text("nginx", "accepts/phase"));
+        assert!(said.contains("accepts/phase is told by the status of sluice, and nginx has none"), "{said}");
+        let said = error(&text("sluice: replicas=direct", "event waits/s"));
+        assert!(said.contains("sluice replicas direct has none"), "{said}");
+        let judge = "\n[judge]\nserver = 'sluice'\nrounds = 6";
+        let said = error(&(text("nginx", "switches/s") + judge));
+        assert!(said.contains("in switches/s neither more nor less is better"), "{said}");
+        let by_wrk = text("nginx", "Mbit/s").replace("2x", "64 sessions") + "\ngenerator = 'wrk'";
+        assert!(error(&by_wrk).contains("wrk does not tell Mbit/s"));
+        assert!(Experiment::parse(&by_wrk.replace("Mbit/s", "timeouts %")).is_ok());
     }
 
     #[test]

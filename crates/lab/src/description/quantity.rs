@@ -2,21 +2,47 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use crate::record::outcome::{Outcome, Slice};
+use crate::record::outcome::{Accepting, Outcome, Slice};
 
 /// A figure of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantity {
     /// What it is called, in experiments and in reports; its unit is part of that.
     pub name: &'static str,
-    /// Whether more of it is better.
-    pub more_is_better: bool,
+    /// Which of its values are good.
+    pub better: Better,
     /// Whether it is the clients' doing where these could not have asked for more: rates and times.
     pub is_of_pace: bool,
     /// How many digits after the point are told.
     pub digits: usize,
+    /// Who tells it.
+    teller: Teller,
     /// What a trial says of it; not a number where it says nothing.
     pub of: fn(&Outcome) -> f64,
+}
+
+/// Which values of a quantity are good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// Large ones.
+    More,
+    /// Small ones.
+    Less,
+    /// Neither: it says how a server works, and not how well.
+    Neither,
+}
+
+/// Who tells a quantity, where not every trial does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Teller {
+    /// Every trial.
+    All,
+    /// Not wrk: a status is one of 4xx or 5xx there, or another; and it counts heads and bodies together.
+    Sluicelab,
+    /// The server's processes.
+    Processes,
+    /// The status of a server of ours.
+    Status,
 }
 
 /// CPU time of all the server's processes for each reply.
@@ -24,9 +50,13 @@ pub const COST: Quantity = cost("CPU us/reply", 2, |of| of.cpu.server_us_per_rep
 /// Whole replies.
 pub const REPLIES: Quantity = rate("replies/s", 0, |of| of.replies_per_s);
 /// Those of status 2xx.
-pub const GOOD: Quantity = rate("2xx/s", 1, |of| of.replies_2xx_per_s.unwrap_or(f64::NAN));
+pub const GOOD: Quantity =
+    Quantity { teller: Teller::Sluicelab, ..rate("2xx/s", 1, |of| of.replies_2xx_per_s.unwrap_or(f64::NAN)) };
 /// Bits of bodies.
-pub const BITS: Quantity = rate("Mbit/s", 1, |of| of.replies_body_mbps.unwrap_or(f64::NAN));
+pub const BITS: Quantity = Quantity {
+    teller: Teller::Sluicelab,
+    ..rate("Mbit/s", 1, |of| of.replies_body_mbps.unwrap_or(f64::NAN))
+};
 /// How long half of the clients wait at most.
 pub const MEDIAN: Quantity = time("p50 ms", |of| of.wait_ms.p50);
 /// How long 99 of 100 clients wait at most.
@@ -34,7 +64,7 @@ pub const P99: Quantity = time("p99 ms", |of| of.wait_ms.p99);
 /// Memory of all the server's processes.
 pub const MEMORY: Quantity = cost("memory MB", 1, |of| of.memory_mb);
 
-const ALL: [Quantity; 10] = [
+const ALL: [Quantity; 24] = [
     COST,
     REPLIES,
     GOOD,
@@ -45,36 +75,100 @@ const ALL: [Quantity; 10] = [
     P99,
     time("p99.9 ms", |of| of.wait_ms.p999),
     MEMORY,
+    Quantity { better: Better::Less, ..work("timeouts %", 2, |of| of.calls_timeouts_part * 100.0) },
+    Quantity { better: Better::Less, ..work("errors %", 2, |of| of.calls_errors_part * 100.0) },
+    Quantity { better: Better::Less, ..work("drops/s", 1, |of| drops(of, ALL_DROPS)) },
+    work("accept queue drops/s", 1, |of| drops(of, ACCEPT_QUEUE_DROPS)),
+    work("SYN drops/s", 1, |of| drops(of, ALL_DROPS) - drops(of, ACCEPT_QUEUE_DROPS)),
+    status("accepts/s", 1, |of| accepting(of, |of| of.accepts_per_s)),
+    status("accepts/phase", 2, |of| accepting(of, accepts_per_phase)),
+    status("phases/s", 1, |of| accepting(of, |of| of.phases_per_s)),
+    status("event waits/s", 1, |of| accepting(of, |of| of.event_waits_per_s)),
+    processes("server CPU %", |of| of.cpu.server_cpus * 100.0),
+    work("softirq %", 1, |of| of.cpu.server_softirq_cpus * 100.0),
+    work("disk wait %", 1, |of| of.cpu.server_io_wait_cpus * 100.0),
+    processes("read MB/s", |of| seen(of, of.read_mb_per_s)),
+    processes("switches/s", |of| seen(of, of.context_switches_per_s)),
 ];
+
+const ALL_DROPS: &str = "listen_drops";
+const ACCEPT_QUEUE_DROPS: &str = "listen_overflows";
+
+/// Drops per second of that cause; a kernel may not count it.
+fn drops(of: &Outcome, cause: &str) -> f64 {
+    of.drops_per_s.get(cause).copied().unwrap_or(f64::NAN)
+}
+
+/// What is known where the server tells how it accepts.
+fn accepting(of: &Outcome, value: fn(&Accepting) -> f64) -> f64 {
+    of.accepting.as_ref().map_or(f64::NAN, value)
+}
+
+/// A process for each connection has no accept phases.
+fn accepts_per_phase(of: &Accepting) -> f64 {
+    if of.accept_phases_per_s > 0.0 { of.accepts_per_phase } else { f64::NAN }
+}
+
+/// What is known where the server's processes are: 0 is the sum of none.
+fn seen(of: &Outcome, value: f64) -> f64 {
+    if of.cpu.server_cpus.is_nan() { f64::NAN } else { value }
+}
 
 /// What the server takes.
 const fn cost(name: &'static str, digits: usize, of: fn(&Outcome) -> f64) -> Quantity {
-    Quantity { name, more_is_better: false, is_of_pace: false, digits, of }
+    Quantity { better: Better::Less, is_of_pace: false, teller: Teller::Processes, ..work(name, digits, of) }
 }
 
 /// What clients get.
 const fn rate(name: &'static str, digits: usize, of: fn(&Outcome) -> f64) -> Quantity {
-    Quantity { name, more_is_better: true, is_of_pace: true, digits, of }
+    Quantity { better: Better::More, ..work(name, digits, of) }
 }
 
 /// How long they wait.
 const fn time(name: &'static str, of: fn(&Outcome) -> f64) -> Quantity {
-    Quantity { name, more_is_better: false, is_of_pace: true, digits: 2, of }
+    Quantity { better: Better::Less, ..work(name, 2, of) }
 }
 
-/// Of these wrk tells nothing: a status is one of 4xx or 5xx there, or another; and it counts heads and
-/// bodies together.
-const UNTOLD_BY_WRK: [Quantity; 2] = [GOOD, BITS];
+/// How a server works.
+const fn work(name: &'static str, digits: usize, of: fn(&Outcome) -> f64) -> Quantity {
+    Quantity { name, better: Better::Neither, is_of_pace: true, digits, teller: Teller::All, of }
+}
+
+/// The same, where it takes the server's processes to be known.
+const fn processes(name: &'static str, of: fn(&Outcome) -> f64) -> Quantity {
+    Quantity { teller: Teller::Processes, ..work(name, 1, of) }
+}
+
+/// The same, where it takes a server of ours.
+const fn status(name: &'static str, digits: usize, of: fn(&Outcome) -> f64) -> Quantity {
+    Quantity { teller: Teller::Status, ..work(name, digits, of) }
+}
+
+impl Better {
+    /// In words; `None` where neither is.
+    pub(crate) fn told(self) -> Option<&'static str> {
+        match self {
+            Self::More => Some("more is better"),
+            Self::Less => Some("less is better"),
+            Self::Neither => None,
+        }
+    }
+}
 
 impl Quantity {
     /// Whether trials by wrk tell it.
     pub(crate) fn is_told_by_wrk(&self) -> bool {
-        !UNTOLD_BY_WRK.contains(self)
+        self.teller != Teller::Sluicelab
     }
 
     /// Whether it takes the server's processes to be known.
     pub fn is_of_processes(&self) -> bool {
-        [COST, MEMORY].contains(self)
+        self.teller == Teller::Processes
+    }
+
+    /// Whether it takes a server that tells its status.
+    pub(crate) fn is_of_status(&self) -> bool {
+        self.teller == Teller::Status
     }
 
     /// By its name.
@@ -87,6 +181,20 @@ impl Quantity {
         found.ok_or_else(|| format!("{name:?} is no quantity; allowed: {}", names()))
     }
 
+    /// By its name, if one value of it is better than another.
+    ///
+    /// # Errors
+    /// The names that there are.
+    pub fn to_be_best(name: &str) -> Result<Self, String> {
+        let quantity = Self::named(name)?;
+        let ranking = ALL.iter().filter(|quantity| quantity.better != Better::Neither);
+        let names = || ranking.map(|quantity| quantity.name).collect::<Vec<_>>().join(", ");
+        if quantity.better == Better::Neither {
+            return Err(format!("in {name} neither more nor less is better; allowed: {}", names()));
+        }
+        Ok(quantity)
+    }
+
     /// What a slice of a trial says of it, if slices do.
     pub(crate) fn of_slice(&self) -> Option<fn(&Slice) -> f64> {
         match *self {
@@ -96,9 +204,13 @@ impl Quantity {
         }
     }
 
-    /// What is more the better a value is.
+    /// What is more the better a value is, and the same of all where none is better.
     pub(crate) fn worth(&self, value: f64) -> f64 {
-        if self.more_is_better { value } else { -value }
+        match self.better {
+            Better::More => value,
+            Better::Less => -value,
+            Better::Neither => 0.0,
+        }
     }
 
     /// A value with its digits.
@@ -122,5 +234,64 @@ impl Serialize for Quantity {
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::named(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::record::outcome::Cpu;
+    use crate::tests::outcome;
+
+    fn of(name: &str, outcome: &Outcome) -> f64 {
+        (Quantity::named(name).unwrap().of)(outcome)
+    }
+
+    #[test]
+    fn what_nobody_knows_is_not_a_number() {
+        let known = outcome(1.0);
+        let cpu = Cpu { server_cpus: f64::NAN, ..known.cpu };
+        let unknown = Outcome { accepting: None, drops_per_s: BTreeMap::new(), cpu, ..known.clone() };
+        let names = [
+            "drops/s",
+            "accept queue drops/s",
+            "SYN drops/s",
+            "accepts/s",
+            "accepts/phase",
+            "phases/s",
+            "event waits/s",
+            "server CPU %",
+            "read MB/s",
+            "switches/s",
+        ];
+        for name in names {
+            assert!(of(name, &unknown).is_nan(), "{name}");
+        }
+        let mut without_phases = known;
+        if let Some(accepting) = &mut without_phases.accepting {
+            (accepting.accept_phases_per_s, accepting.accepts_per_phase) = (0.0, 0.0);
+        }
+        assert!(of("accepts/phase", &without_phases).is_nan());
+        assert!(of("accepts/s", &without_phases).is_finite());
+    }
+
+    #[test]
+    fn drops_are_those_of_the_accept_queue_and_those_of_syns() {
+        let mut outcome = outcome(1.0);
+        outcome.drops_per_s = [("listen_drops", 7.0), ("listen_overflows", 3.0)]
+            .map(|(cause, per_s)| (cause.to_owned(), per_s))
+            .into();
+        let told = ["drops/s", "accept queue drops/s", "SYN drops/s"].map(|name| of(name, &outcome) as u32);
+        assert_eq!(told, [7, 3, 4]);
+    }
+
+    #[test]
+    fn nothing_is_best_where_neither_is_better() {
+        assert!(Quantity::to_be_best("errors %").is_ok());
+        let said = Quantity::to_be_best("switches/s").unwrap_err();
+        assert!(said.starts_with("in switches/s neither more nor less is better; allowed: CPU us/reply"));
+        assert!(!said.contains("phases/s"), "{said}");
     }
 }

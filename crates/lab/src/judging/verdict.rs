@@ -14,7 +14,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::description::quantity::Quantity;
+use crate::description::quantity::{Better, Quantity};
 use crate::judging::series::Found;
 use crate::judging::series::{Series, Taken};
 use crate::statistics::{FEWEST_ROUNDS, Interval, LEVEL, Ratio, bootstrap, chance, holm};
@@ -99,6 +99,10 @@ const CLIENTS_WERE_SHORT: &str = "clients had no CPU left to ask for more, so th
 /// The figures themselves don't say.
 const WITHIN: &str = "the interval is not beyond the margin";
 
+/// There are figures of which there is no ratio.
+const NO_RATIO: &str = "one of them has none of it, or it is not known, in some round, so that there is no \
+    ratio";
+
 fn at_point(found: &Found, margin: f64, doubts: Doubts<'_>) -> Vec<Verdict> {
     let Some(first) = found.series.first() else { return Vec::new() };
     let others = || found.series[1..].iter().filter(|other| !other.server.is_again_of(&first.server));
@@ -109,6 +113,7 @@ fn at_point(found: &Found, margin: f64, doubts: Doubts<'_>) -> Vec<Verdict> {
         for other in others() {
             let quotients = other.quotients(first, quantity.of);
             let ratio = Ratio::of(quotients.iter().copied());
+            let have_ratio = quotients.iter().all(|quotient| quotient.is_finite() && *quotient > 0.0);
             let names = [&other.server.name, &first.server.name];
             let doubt = names.iter().find_map(|name| doubts(name, &found.point.name));
             let says = match (failure(other).or_else(|| failure(first)), doubt.or_else(|| against.clone())) {
@@ -117,6 +122,7 @@ fn at_point(found: &Found, margin: f64, doubts: Doubts<'_>) -> Vec<Verdict> {
                 (None, None) if are_clients_short(first) || are_clients_short(other) => {
                     Says::CannotTell(CLIENTS_WERE_SHORT.to_owned())
                 }
+                (None, None) if other.is_whole() && !have_ratio => Says::CannotTell(NO_RATIO.to_owned()),
                 (None, None) => by_figures(other, ratio.as_ref(), margin),
             };
             all.push(Verdict {
@@ -192,16 +198,29 @@ impl Verdict {
         matches!(self.says, Says::Less | Says::More)
     }
 
-    /// Whether the server did better than the first.
-    pub fn is_better(&self) -> bool {
-        self.says == if self.quantity.more_is_better { Says::More } else { Says::Less }
+    /// Whether the server did better than the first; `None` where nothing was found, or neither more nor less
+    /// is better.
+    pub fn is_better(&self) -> Option<bool> {
+        let has_more = match self.says {
+            Says::More => true,
+            Says::Less => false,
+            Says::CannotTell(_) | Says::Failed(_) => return None,
+        };
+        match self.quantity.better {
+            Better::More => Some(has_more),
+            Better::Less => Some(!has_more),
+            Better::Neither => None,
+        }
     }
 
     /// The same in a word or two.
     pub fn word(&self) -> &'static str {
         match self.says {
-            Says::Less | Says::More if self.is_better() => "better",
-            Says::Less | Says::More => "worse",
+            Says::Less | Says::More => match self.is_better() {
+                Some(true) => "better",
+                Some(false) => "worse",
+                None => "differs",
+            },
             Says::CannotTell(_) => "cannot tell",
             Says::Failed(_) => "failed",
         }
@@ -243,6 +262,7 @@ impl fmt::Display for Verdict {
 mod tests {
     use super::*;
     use crate::description::experiment::Experiment;
+    use crate::record::outcome::Outcome;
     use crate::tests::{in_doubt, series};
 
     /// Ten rounds around `middle`, each with noise of its own.
@@ -251,11 +271,53 @@ mod tests {
         series(name, &noise.map(|noise| middle * noise))
     }
 
-    fn said(series: Vec<Series>) -> Vec<String> {
-        let text = "title = 't'\nservers = ['nginx']\n[[points]]\nworkload = 'single'\nload = '2x'";
-        let point = Experiment::parse(text).unwrap().points.remove(0);
+    fn by(quantity: &str, series: Vec<Series>) -> Vec<Verdict> {
+        let text = format!(
+            "title = 't'\nservers = ['sluice']\n[[points]]\nworkload = 'single'\nload = '2x'\n\
+             compare = ['{quantity}']"
+        );
+        let point = Experiment::parse(&text).unwrap().points.remove(0);
         let found = [Found { point, series, missing: 0 }];
-        verdicts(&found, 0.02, &|_, _| None).iter().map(ToString::to_string).collect()
+        verdicts(&found, 0.02, &|_, _| None)
+    }
+
+    fn said(series: Vec<Series>) -> Vec<String> {
+        by("replies/s", series).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn more_is_better_or_worse_or_neither() {
+        let words = |quantity: &str, of: fn(&mut Outcome, f64)| {
+            let series = [("sped", 100.0), ("more", 110.0), ("less", 90.0)].map(|(name, middle)| {
+                let mut series = around(name, middle);
+                for taken in series.rounds.iter_mut().flatten() {
+                    let value = taken.outcome.replies_per_s;
+                    of(&mut taken.outcome, value);
+                }
+                series
+            });
+            by(quantity, series.into()).iter().map(Verdict::word).collect::<Vec<_>>()
+        };
+        assert_eq!(words("replies/s", |_, _| ()), ["better", "worse"]);
+        assert_eq!(words("errors %", |of, value| of.calls_errors_part = value), ["worse", "better"]);
+        let differs = words("switches/s", |of, value| of.context_switches_per_s = value);
+        assert_eq!(differs, ["differs", "differs"]);
+    }
+
+    #[test]
+    fn of_what_one_of_them_has_none_there_is_no_ratio() {
+        let drops = |name: &str, per_s: f64| {
+            let mut series = around(name, 100.0);
+            for taken in series.rounds.iter_mut().flatten() {
+                taken.outcome.drops_per_s.insert("listen_drops".to_owned(), per_s);
+            }
+            series
+        };
+        for (first, other) in [(0.0, 0.0), (0.0, 5.0), (5.0, 0.0)] {
+            let all = by("drops/s", vec![drops("sped", first), drops("other", other)]);
+            let said = all[0].to_string();
+            assert!(said.ends_with("in some round, so that there is no ratio"), "{said}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::figure::Table;
 use super::sample::{cell, digits};
-use crate::description::quantity::Quantity;
+use crate::description::quantity::{Better, Quantity};
 use crate::judging::series::mark;
 use crate::record::tuned::{Found, Heat, Rank};
 
@@ -66,7 +66,8 @@ fn table(heat: &Heat, quantity: &str) -> Table {
 
 impl HeatMap {
     fn of(found: &Found, ranks: &[&Rank], row: usize, column: usize) -> Self {
-        let more_is_better = Quantity::named(&found.quantity).is_ok_and(|quantity| quantity.more_is_better);
+        let more_is_better =
+            Quantity::named(&found.quantity).is_ok_and(|quantity| quantity.better == Better::More);
         let better = |one: f64, other: f64| if more_is_better { one.max(other) } else { one.min(other) };
         let (down, across) = (&found.dimensions[row], &found.dimensions[column]);
         let best = |of_row: &String, of_column: &String| {

@@ -44,7 +44,7 @@ impl<'a> Page<'a> {
         let count = |word: &str| verdicts.iter().filter(|verdict| verdict.word == word).count();
         let of = |count: usize, what: &str| (count > 0).then(|| format!("{count} {what}"));
         let counted = [
-            of(count("better") + count("worse"), "found to differ"),
+            of(count("better") + count("worse") + count("differs"), "found to differ"),
             of(count("cannot tell"), "that cannot be told"),
             of(count("failed"), "failed"),
         ];

@@ -30,10 +30,9 @@ pub(super) fn dots(group: &Group<'_>, quantity: Quantity) -> Figure {
     Figure { title, note: "", keys: Vec::new(), drawing: rows.to_string(), table }
 }
 
-/// A quantity, and which of its values are good.
-fn in_words(quantity: Quantity) -> String {
-    let better = if quantity.more_is_better { "more" } else { "less" };
-    format!("{} ({better} is better)", quantity.name)
+/// A quantity, and which of its values are good, if any are.
+fn in_words(Quantity { name, better, .. }: Quantity) -> String {
+    better.told().map_or_else(|| name.to_owned(), |better| format!("{name} ({better})"))
 }
 
 /// How each compares with the first of its point; `None` where nobody can be compared.

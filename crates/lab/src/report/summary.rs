@@ -118,9 +118,9 @@ fn name(name: &str) -> String {
 fn bars(text: &mut String, group: &Group<'_>) {
     for found in &group.points {
         let Some(quantity) = found.point.compare.first() else { continue };
-        let better = if quantity.more_is_better { "more" } else { "less" };
+        let better = quantity.better.told().map_or(String::new(), |better| format!("{better}; "));
         let (point, quantity_name) = (&found.point.name, quantity.name);
-        let _ = writeln!(text, "\n{point}: {quantity_name} ({better} is better; ▒: 95% certain)");
+        let _ = writeln!(text, "\n{point}: {quantity_name} ({better}▒: 95% certain)");
         let samples: Vec<_> =
             found.series.iter().map(|series| (series, Place { found, series }.sample(quantity.of))).collect();
         let ends = samples.iter().filter_map(|(_, sample)| sample.middle());

@@ -263,6 +263,12 @@ pub(crate) fn can_hand_on(spec: &Spec) -> bool {
     }
 }
 
+/// Whether the lab asks for its status: of a server of ours, if it is one rather than several replicas.
+pub(crate) fn tells_status(spec: &Spec) -> bool {
+    let is_one = Arrangement::of(spec).is_ok_and(|(arrangement, _)| arrangement.replicas.is_none());
+    spec.kind == Kind::Sluice && is_one
+}
+
 /// The server behind a proxy, if there is one.
 pub(crate) fn behind(spec: &Spec) -> Result<Option<Spec>> {
     let is_proxy = spec.kind == Kind::Haproxy;

@@ -19,6 +19,7 @@ use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
 
 use crate::description::experiment::Experiment;
+use crate::description::quantity::Quantity;
 use crate::judging::series::Series;
 use crate::measuring::means::Means;
 use crate::measuring::plan::number;
@@ -116,6 +117,8 @@ impl Search {
         ensure!(!self.dimensions.is_empty(), "nothing is varied: name settings with --vary");
         self.extent()?;
         let experiment = self.experiment(&[vec![0; self.dimensions.len()]], 1)?;
+        let by = experiment.points.first().and_then(|point| point.compare.first());
+        by.map(|by| Quantity::to_be_best(by.name)).transpose().map_err(anyhow::Error::msg)?;
         experiment.check_files().map_err(anyhow::Error::msg)
     }
 

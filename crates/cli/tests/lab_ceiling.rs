@@ -120,7 +120,8 @@ fn what_wrk_and_the_ceiling_cannot_do_is_refused_with_its_place() {
     }
     let of_many = "title = 't'\nservers = ['ceiling']\n[[points]]\nworkload = 'specweb99'\nload = '2x'";
     let output = sluicelab(directory.path(), of_many, &["--check"]).output().expect("sluicelab runs");
-    let told = "\"specweb99, 2x\": ceiling sends one file to all, and the workload is specweb99; allowed";
+    let told =
+        "\"specweb99, 2x\": workload: ceiling sends one file to all, and the workload is specweb99; allowed";
     assert!(output.status.code() == Some(2) && said(&output).contains(told), "{}", said(&output));
 }
 

@@ -220,6 +220,7 @@ const FILES: &[(&str, &str, &str)] = &[
     ("\nload =", "\ngenerator = 'ab'\nload =", "\"ab\" is no generator"),
     ("\nload =", "\ngenerator = 'wrk'\nload =", "wrk asks for one file again and again"),
     ("[[points]]", "[judge]\nserver = 'x'\nrounds = 3\n[[points]]", "no server is called \"x\""),
+    ("[[points]]", "[vary]\nn = [1]\n[[points]]", "line 12: vary.n: no server has {n}"),
     ("'A test'", "'A test", "line 1, column"),
 ];
 

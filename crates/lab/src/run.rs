@@ -84,7 +84,7 @@ pub struct Checked<'a> {
 /// # Errors
 /// Why not.
 pub fn check<'a>(text: &'a str, directory: &'a Path, means: &'a Means) -> Result<Checked<'a>, Refused> {
-    let experiment = Experiment::parse(text).map_err(Refused)?;
+    let experiment = Experiment::of_options(text).map_err(Refused)?;
     experiment.check_files().map_err(Refused)?;
     possible(&experiment, means).map_err(|error| Refused::new(&error))?;
     is_its(directory, EXPERIMENT, text).map_err(|error| Refused::new(&error))?;

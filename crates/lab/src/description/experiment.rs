@@ -15,7 +15,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use toml::Table;
 
 use crate::description::finding::{Finding, Relation};
-use crate::description::keys;
+use crate::description::grid::Grid;
+use crate::description::keys::{self, Place};
 use crate::description::lengths::Lengths;
 use crate::description::load::Load;
 use crate::description::quantity::{Quantity, REPLIES};
@@ -65,6 +66,9 @@ pub struct Experiment {
 pub struct PointSpec {
     /// What tells it from the others.
     pub name: String,
+    /// What findings may call it, whatever its workload and its load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
     /// The first is what the others are compared with.
     pub servers: Vec<Spec>,
     /// What a trial has to know besides its server.
@@ -146,7 +150,10 @@ struct Written {
     #[serde(default)]
     about: String,
     #[serde(default)]
-    servers: Vec<Spec>,
+    servers: Vec<String>,
+    /// What servers name in braces.
+    #[serde(default)]
+    vary: Table,
     rounds: Option<u32>,
     seed: Option<u32>,
     margin: Option<f64>,
@@ -171,9 +178,10 @@ struct Written {
 #[derive(Debug, Deserialize)]
 struct WrittenPoint {
     name: Option<String>,
+    id: Option<String>,
     workload: OneOrMany<Workload>,
     load: OneOrMany<Load>,
-    servers: Option<Vec<Spec>>,
+    servers: Option<Vec<String>>,
     compare: Option<Vec<Quantity>>,
     #[serde(flatten)]
     own: Table,
@@ -339,6 +347,11 @@ impl WrittenSetting {
 }
 
 impl PointSpec {
+    /// Whether that is what findings call it.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.id.as_deref() == Some(name)
+    }
+
     /// Whether all its servers tell what they are compared by.
     fn check_compared(&self) -> Result<(), String> {
         let of_status = self.compare.iter().find(|quantity| quantity.is_of_status());
@@ -441,11 +454,28 @@ fn within(key: &str, value: u32, least: u32, most: u32) -> Result<u32, String> {
     Err(format!("{key}: {value} is not allowed; allowed: {least} to {most}"))
 }
 
+/// The servers of all lines; an error says which line it is about.
+fn all_servers(lines: &[String], grid: &Grid) -> Result<Vec<Spec>, String> {
+    let each = lines
+        .iter()
+        .enumerate()
+        .map(|(number, line)| grid.servers(line).map_err(|error| format!("servers[{number}]: {error}")));
+    Ok(each.collect::<Result<Vec<_>, _>>()?.concat())
+}
+
 impl WrittenPoint {
-    fn points(self, servers: &[Spec], usual: &Table) -> Result<Vec<PointSpec>, String> {
-        let servers = self.servers.as_deref().unwrap_or(servers);
+    fn points(self, servers: &[Spec], usual: &Table, grid: &Grid) -> Result<Vec<PointSpec>, String> {
+        let own = self.servers.as_deref().map(|lines| all_servers(lines, grid)).transpose()?;
+        let servers = own.as_deref().unwrap_or(servers);
         if servers.is_empty() {
             return Err("there are no servers: neither in the file nor in the point".to_owned());
+        }
+        let count = self.workload.0.len() * self.load.0.len();
+        if self.id.is_some() && count > 1 {
+            return Err(format!(
+                "id: it is of one point, and there are {count}, each workload under each load; allowed: \
+                 with one workload and one load"
+            ));
         }
         let mut setting = usual.clone();
         setting.extend(self.own);
@@ -462,7 +492,13 @@ impl WrittenPoint {
                 if let Some(why) = untold(setting.generator, &compare) {
                     return Err(why);
                 }
-                points.push(PointSpec { name, servers: servers.to_vec(), setting, compare });
+                points.push(PointSpec {
+                    name,
+                    id: self.id.clone(),
+                    servers: servers.to_vec(),
+                    setting,
+                    compare,
+                });
             }
         }
         Ok(points)
@@ -484,21 +520,38 @@ impl Experiment {
     /// # Errors
     /// What is wrong with it, and where.
     pub fn parse(text: &str) -> Result<Self, String> {
-        keys::check(text)?;
-        let written: Written = toml::from_str(text).map_err(|error| error.to_string())?;
-        let with_line = |error: String| match keys::line_of(text, None, &error) {
-            Some(line) => format!("line {line}: {error}"),
-            None => error,
-        };
-        WrittenSetting::of(written.usual.clone()).map_err(with_line)?;
-        let mut points = Vec::new();
+        Self::of(text).map_err(|(place, error)| match keys::line_of(text, place, &error) {
+            Some(line) => format!("line {line}: {place}{error}"),
+            None => format!("{place}{error}"),
+        })
+    }
+
+    /// Of a text that a command has made of its options.
+    ///
+    /// # Errors
+    /// What is wrong with it; nobody has seen the lines where that is.
+    pub fn of_options(text: &str) -> Result<Self, String> {
+        Self::of(text).map_err(|(_, error)| error)
+    }
+
+    fn of(text: &str) -> Result<Self, (Place, String)> {
+        let of_file = |error: String| (Place::File, error);
+        let of_vary = |error: String| (Place::Vary, error);
+        keys::check(text).map_err(|error| (Place::Told, error))?;
+        let written: Written = toml::from_str(text).map_err(|error| (Place::Told, error.to_string()))?;
+        WrittenSetting::of(written.usual.clone()).map_err(of_file)?;
+        let grid = Grid::of(&written.vary).map_err(of_vary)?;
+        let own = written.points.iter().flat_map(|point| &point.servers).flatten();
+        if let Some(unused) = grid.unused(written.servers.iter().chain(own)) {
+            return Err(of_vary(unused));
+        }
+        let servers = all_servers(&written.servers, &grid).map_err(of_file)?;
+        // Which table of the file each is of.
+        let (mut points, mut tables) = (Vec::new(), Vec::new());
         for (number, point) in written.points.into_iter().enumerate() {
-            let of = point.points(&written.servers, &written.usual);
-            let placed = |error: String| match keys::line_of(text, Some(number), &error) {
-                Some(line) => format!("line {line}: points[{number}]: {error}"),
-                None => format!("points[{number}]: {error}"),
-            };
-            points.extend(of.map_err(placed)?);
+            let of = point.points(&servers, &written.usual, &grid);
+            points.extend(of.map_err(|error| (Place::Point(number), error))?);
+            tables.resize(points.len(), number);
         }
         let this = Self {
             title: written.title,
@@ -516,7 +569,15 @@ impl Experiment {
             judge: written.judge,
             findings: written.findings,
         };
-        this.check().map_err(with_line)?;
+        this.check().map_err(of_file)?;
+        for (number, point) in tables.into_iter().zip(&this.points) {
+            let named = |error| (Place::Point(number), format!("{:?}: {error}", point.name));
+            this.check_point(point).map_err(named)?;
+        }
+        this.check_judge().map_err(|error| (Place::Judge, error))?;
+        for (number, finding) in this.findings.iter().enumerate() {
+            this.check_finding(finding).map_err(|error| (Place::Finding(number), error))?;
+        }
         Ok(this)
     }
 
@@ -562,58 +623,63 @@ impl Experiment {
                 return Err(format!("{key}: {running} runs already, and its processes are not known (pid=)"));
             }
         }
-        let mut names = HashSet::new();
-        for point in &self.points {
-            if !names.insert(&point.name) {
-                return Err(format!("two points are called {:?}; give one of them a name", point.name));
-            }
-            let mut servers = HashSet::new();
-            if let Some(twice) = point.servers.iter().find(|server| !servers.insert(&server.name)) {
-                return Err(format!("two servers of {:?} are called {:?}", point.name, twice.name));
-            }
-            for server in &point.servers {
-                servers::check(server).map_err(|error| format!("{:?}: {error}", point.name))?;
-            }
-            let ceiling = point.servers.iter().find(|server| server.kind == Kind::Ceiling);
-            if let Some(ceiling) = ceiling.filter(|_| !point.setting.workload.asks_for_one_file()) {
-                return Err(format!(
-                    "{:?}: {} sends one file to all, and the workload is {}; allowed with it: one-packet, \
-                     single, fixed with bytes=SIZE, and paths with one path",
-                    point.name, ceiling.name, point.setting.workload
-                ));
-            }
-            let is_answered = point.setting.application.is_some()
-                || point.servers.iter().any(|server| matches!(server.kind, Kind::Command | Kind::Running));
-            if point.setting.workload.asks_for_no_file() && !is_answered {
-                return Err(format!(
-                    "{:?}: an application answers what {} asks for, and there is none; allowed with it: a \
-                     key such as application = 'c: experiments/applications/constant.c' in an experiment's \
-                     file",
-                    point.name, point.setting.workload
-                ));
-            }
-            point.check_running().map_err(|error| format!("{:?}: {error}", point.name))?;
-            point.check_compared().map_err(|error| format!("{:?}: {error}", point.name))?;
-            let cannot = |server: &&Spec| !servers::can_hand_on(server);
-            if let (Some(_), Some(server)) = (&point.setting.application, point.servers.iter().find(cannot)) {
-                let why = servers::CANNOT_HAND_ON;
-                return Err(format!("{:?} has an application, and {}: {why}", point.name, server.name));
-            }
+        Ok(())
+    }
+
+    fn check_point(&self, point: &PointSpec) -> Result<(), String> {
+        let others = || self.points.iter().filter(|other| !std::ptr::eq(*other, point));
+        if others().any(|other| other.name == point.name) {
+            return Err("name: another point is called so; give one of them a name".to_owned());
         }
-        if let Some(judge) = &self.judge {
-            within("judge.rounds", judge.rounds, 1, MOST_ROUNDS)?;
-            self.server(&judge.server).map_err(|error| format!("judge.server: {error}"))?;
-            for server in &judge.beside {
-                self.server(server).map_err(|error| format!("judge.beside: {error}"))?;
-            }
-            for of in self.points.iter().filter_map(|point| point.compare.first()) {
-                Quantity::to_be_best(of.name).map_err(|error| {
-                    format!("judge: it is measured beside the best of others, and {error}")
-                })?;
-            }
+        if let Some(id) = point.id.as_ref().filter(|id| others().any(|other| other.is_called(id))) {
+            return Err(format!("id: another point is called {id:?}"));
         }
-        for finding in &self.findings {
-            self.check_finding(finding).map_err(|error| format!("findings: {error}"))?;
+        let mut servers = HashSet::new();
+        if let Some(twice) = point.servers.iter().find(|server| !servers.insert(&server.name)) {
+            return Err(format!("servers: two servers of it are called {:?}", twice.name));
+        }
+        for server in &point.servers {
+            servers::check(server).map_err(|error| format!("servers: {error}"))?;
+        }
+        let workload = &point.setting.workload;
+        let ceiling = point.servers.iter().find(|server| server.kind == Kind::Ceiling);
+        if let Some(ceiling) = ceiling.filter(|_| !workload.asks_for_one_file()) {
+            return Err(format!(
+                "workload: {} sends one file to all, and the workload is {workload}; allowed with it: \
+                 one-packet, single, fixed with bytes=SIZE, and paths with one path",
+                ceiling.name
+            ));
+        }
+        let is_answered = point.setting.application.is_some()
+            || point.servers.iter().any(|server| matches!(server.kind, Kind::Command | Kind::Running));
+        if workload.asks_for_no_file() && !is_answered {
+            return Err(format!(
+                "workload: an application answers what {workload} asks for, and there is none; allowed with \
+                 it: a key such as application = 'c: experiments/applications/constant.c' in an \
+                 experiment's file"
+            ));
+        }
+        point.check_running()?;
+        point.check_compared()?;
+        let cannot = |server: &&Spec| !servers::can_hand_on(server);
+        match (&point.setting.application, point.servers.iter().find(cannot)) {
+            (Some(_), Some(server)) => {
+                Err(format!("application: {}: {}", server.name, servers::CANNOT_HAND_ON))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_judge(&self) -> Result<(), String> {
+        let Some(judge) = &self.judge else { return Ok(()) };
+        within("rounds", judge.rounds, 1, MOST_ROUNDS)?;
+        self.server(&judge.server).map_err(|error| format!("server: {error}"))?;
+        for server in &judge.beside {
+            self.server(server).map_err(|error| format!("beside: {error}"))?;
+        }
+        for of in self.points.iter().filter_map(|point| point.compare.first()) {
+            Quantity::to_be_best(of.name)
+                .map_err(|error| format!("server: it is measured beside the best of others, and {error}"))?;
         }
         Ok(())
     }
@@ -667,12 +733,13 @@ impl Experiment {
     fn check_finding(&self, finding: &Finding) -> Result<(), String> {
         let Relation { more, less, point, .. } = &finding.expect;
         let points = || self.points.iter().map(|point| format!("{:?}", point.name)).collect::<Vec<_>>();
-        let at = self.points.iter().find(|other| other.name == *point);
-        let at =
-            at.ok_or_else(|| format!("no point is called {point:?}; allowed: {}", points().join(", ")))?;
+        let at = self.points.iter().find(|other| other.is_called(point));
+        let at = at.ok_or_else(|| {
+            format!("expect: no point is called {point:?}; allowed: {}", points().join(", "))
+        })?;
         for name in [more, less] {
             if !at.servers.iter().any(|server| server.name == *name) {
-                return Err(format!("no server of {point:?} is called {name:?}"));
+                return Err(format!("expect: no server of {point:?} is called {name:?}"));
             }
         }
         Ok(())
@@ -728,6 +795,79 @@ mod tests {
         assert_eq!(disk.lengths.timeout, Duration::from_millis(1_100));
         assert_eq!((disk.lengths.warm_up, experiment.points[0].setting.lengths.warm_up).0.as_secs(), 3);
         assert_eq!(experiment.points[0].compare.len(), 2);
+    }
+
+    const GRID: &str = "\
+title = 'Grid'
+servers = [
+  'w{workers} = sluice: --workers={workers}',
+  'nginx',
+]
+[vary]
+workers = [75, 100]
+connections = ['10', '20']
+[[points]]
+workload = 'single'
+load = '2x'
+[[points]]
+id = 'few'
+workload = 'single'
+load = '4 sessions'
+servers = ['c{connections} = sluice: --max-connections={connections}', 'w{workers} = nginx']
+[judge]
+server = 'w75'
+rounds = 6
+[[findings]]
+paper = 'p'
+says = 's'
+expect = 'c20 > w75 in replies/s at few'
+";
+
+    #[test]
+    fn what_is_varied_makes_servers_of_lines() {
+        let experiment = Experiment::parse(GRID).unwrap();
+        let names = |point: &PointSpec| {
+            point.servers.iter().map(|server| server.name.clone()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names(&experiment.points[0]), "w75 w100 nginx");
+        assert_eq!(names(&experiment.points[1]), "c10 c20 w75 w100");
+        assert_eq!(experiment.points[0].servers[1].settings, ["--workers=100"]);
+    }
+
+    #[test]
+    fn errors_name_the_line_of_what_they_are_about() {
+        let wrong = [
+            ("={workers}'", "={worker}'", "line 3: servers[0]: {worker} is not in [vary] (is it workers?)"),
+            ("'nginx'", "'ngnix'", "line 4: servers[1]: \"ngnix\": \"ngnix\" is no server (is it nginx?)"),
+            ("['10'", "[[1]", "line 8: vary.connections: allowed: numbers and words"),
+            ("['10'", "['10', '10'", "line 8: vary.connections: 10 is there twice"),
+            ("\n[[points]]", "\nidle = [1]\n[[points]]", "line 9: vary.idle: no server has {idle}"),
+            (
+                "'4 sessions'",
+                "['2x', '4 sessions']",
+                "line 13: points[1]: id: it is of one point, and there are 2",
+            ),
+            (
+                "'w{workers} = nginx'",
+                "'c{connections} = nginx'",
+                "line 16: points[1]: \"single, 4 sessions\": s",
+            ),
+            ("single'\nload = '2x'", "specweb99'\nload = '1 people'", "line 11"),
+            ("'single'\nload = '2x'", "'constant: bytes=32KiB'\nload = '2x'", "line 10: points[0]: "),
+            ("'w75'\nrounds", "'w7'\nrounds", "line 18: judge.server: no server is called \"w7\""),
+            ("at few", "at fewer", "line 23: findings[0]: expect: no point is called \"fewer\""),
+            ("rounds = 6", "rounds = 0", "line 19: judge.rounds: 0 is not allowed"),
+        ];
+        for (right, wrong, expected) in wrong {
+            assert!(GRID.contains(right), "{right}");
+            let said = error(&GRID.replacen(right, wrong, 1));
+            assert!(said.contains(expected), "{said}");
+        }
+        let said = error(&GRID.replacen("[[points]]\n", "[[points]]\nid = 'few'\n", 1));
+        assert!(said.contains("id: another point is called \"few\""), "{said}");
+        // A command has no file whose lines anybody could look at.
+        let said = Experiment::of_options(&GRID.replace("'w75'\n", "'w7'\n"));
+        assert!(said.unwrap_err().starts_with("server: no server is called \"w7\""));
     }
 
     #[test]

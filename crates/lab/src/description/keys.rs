@@ -1,5 +1,8 @@
 //! The keys of an experiment's file: which there are where, and on which line each stands.
 
+use std::fmt;
+
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::near::meant;
@@ -9,6 +12,7 @@ const FILE: &[&str] = &[
     "title",
     "about",
     "servers",
+    "vary",
     "rounds",
     "seed",
     "margin",
@@ -24,7 +28,7 @@ const FILE: &[&str] = &[
 ];
 
 /// Of a table of `points`.
-const POINT: &[&str] = &["name", "workload", "load", "servers", "compare"];
+const POINT: &[&str] = &["name", "id", "workload", "load", "servers", "compare"];
 
 /// Of a table of `points`, or of the file for all of them.
 const SETTING: &[&str] = &[
@@ -58,38 +62,83 @@ pub(super) fn check(text: &str) -> Result<(), String> {
     let Ok(file) = DeTable::parse(text) else { return Ok(()) };
     let file = file.get_ref();
     known(text, file, "an experiment", &[FILE, SETTING])?;
-    for point in tables(file, "points") {
+    for (_, point) in tables(file, "points") {
         known(text, point, "a point", &[POINT, SETTING])?;
     }
-    for judge in tables(file, "judge") {
+    for (_, judge) in tables(file, "judge") {
         known(text, judge, "[judge]", &[JUDGE])?;
     }
-    for finding in tables(file, "findings") {
+    for (_, finding) in tables(file, "findings") {
         known(text, finding, "a finding", &[FINDING])?;
     }
     Ok(())
 }
 
-/// The line of what an error is about, which begins with its key or ends with "in `key`": in the point of
-/// that number, or else in the file.
-pub(super) fn line_of(text: &str, point: Option<usize>, error: &str) -> Option<usize> {
-    let file = DeTable::parse(text).ok()?;
-    let file = file.get_ref();
-    let point = point.and_then(|number| tables(file, "points").into_iter().nth(number));
-    let named = error.rsplit_once("in `").map(|(_, key)| key.trim_end_matches('`'));
-    let key = named.or_else(|| error.split_once(':').map(|(key, _)| key))?;
-    [point, Some(file)].into_iter().flatten().find_map(|table| {
-        let (found, _) = table.iter().find(|(other, _)| other.get_ref() == key)?;
-        Some(line(text, found.span().start))
-    })
+/// A table of the file.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place {
+    /// What the error itself says.
+    Told,
+    /// The file itself.
+    File,
+    /// What is varied.
+    Vary,
+    /// The point of that number.
+    Point(usize),
+    Judge,
+    /// The finding of that number.
+    Finding(usize),
 }
 
-/// A table, or all tables of an array.
-fn tables<'a, 'i>(file: &'a DeTable<'i>, key: &str) -> Vec<&'a DeTable<'i>> {
-    match file.get(key).map(toml::Spanned::get_ref) {
-        Some(DeValue::Table(table)) => vec![table],
-        Some(DeValue::Array(all)) => all.iter().filter_map(|one| one.get_ref().as_table()).collect(),
-        _ => Vec::new(),
+/// What stands before an error that is about it.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Told | Self::File => Ok(()),
+            Self::Vary => f.write_str("vary."),
+            Self::Point(number) => write!(f, "points[{number}]: "),
+            Self::Judge => f.write_str("judge."),
+            Self::Finding(number) => write!(f, "findings[{number}]: "),
+        }
+    }
+}
+
+/// The line of what an error is about: of the key that it begins with (behind the name of a point), or that
+/// it ends with as "in `key`", in that table or else in the file; or the line where the table begins.
+pub(super) fn line_of(text: &str, place: Place, error: &str) -> Option<usize> {
+    let file = DeTable::parse(text).ok()?;
+    let file = file.get_ref();
+    let table = match place {
+        Place::Told => return None,
+        Place::File => None,
+        Place::Vary => tables(file, "vary").into_iter().next(),
+        Place::Point(number) => tables(file, "points").into_iter().nth(number),
+        Place::Judge => tables(file, "judge").into_iter().next(),
+        Place::Finding(number) => tables(file, "findings").into_iter().nth(number),
+    };
+    let behind_name = error.strip_prefix('"').and_then(|rest| Some(rest.split_once("\": ")?.1));
+    let begins = behind_name.unwrap_or(error);
+    let end = begins.find(|letter: char| !(letter.is_alphanumeric() || "_-".contains(letter)));
+    let (first, rest) = begins.split_at(end.unwrap_or(begins.len()));
+    let named = error.rsplit_once("in `").map(|(_, key)| key.trim_end_matches('`'));
+    let number = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')?.0.parse::<usize>().ok());
+    let found = table.map(|(_, table)| table).into_iter().chain([file]).find_map(|table| {
+        let of = |key: &str| table.iter().find(|(other, _)| other.get_ref() == key);
+        let (key, value) = named.and_then(of).or_else(|| of(first))?;
+        let element = number.and_then(|number| value.get_ref().as_array()?.get(number));
+        Some(element.map_or(key.span().start, |element| element.span().start))
+    });
+    let at = found.or_else(|| table.map(|(at, _)| at))?;
+    Some(line(text, at))
+}
+
+/// A table, or all tables of an array, and where each begins.
+fn tables<'a, 'i>(file: &'a DeTable<'i>, key: &str) -> Vec<(usize, &'a DeTable<'i>)> {
+    let table = |value: &'a Spanned<DeValue<'i>>| Some((value.span().start, value.get_ref().as_table()?));
+    let Some(value) = file.get(key) else { return Vec::new() };
+    match value.get_ref() {
+        DeValue::Array(all) => all.iter().filter_map(table).collect(),
+        _ => table(value).into_iter().collect(),
     }
 }
 
@@ -137,10 +186,20 @@ mod tests {
 
     #[test]
     fn the_line_of_an_error_is_that_of_its_key() {
-        let file = "share = 3\nmemory = '1MB'\n[[points]]\nload = '2x'\n\n[[points]]\nshare = 99\n";
-        assert_eq!(line_of(file, Some(1), "share: 99 is not allowed"), Some(7));
-        assert_eq!(line_of(file, Some(0), "share: 3 is not allowed"), Some(1));
-        assert_eq!(line_of(file, None, "\"x\": not a size, in `memory`"), Some(2));
-        assert_eq!(line_of(file, None, "something else"), None);
+        let file = "share = 3\nmemory = '1MB'\n[[points]]\nload = '2x'\n\n[[points]]\nshare = 99\n\
+                    servers = [\n  'a',\n  'b',\n]\n[vary]\n\nn = [1]\n[judge]\nserver = 'a'\n";
+        let line = |place, error: &str| line_of(file, place, error);
+        assert_eq!(line(Place::Point(1), "share: 99 is not allowed"), Some(7));
+        assert_eq!(line(Place::Point(0), "share: 3 is not allowed"), Some(1));
+        assert_eq!(line(Place::Point(0), "\"one: of, those\": load: wrk asks"), Some(4));
+        assert_eq!(line(Place::Point(1), "servers[1]: b is no server"), Some(10));
+        assert_eq!(line(Place::File, "\"x\": not a size, in `memory`"), Some(2));
+        assert_eq!(line(Place::File, "memory and disk are given together"), Some(2));
+        assert_eq!(line(Place::Vary, "n: no server has {n}"), Some(14));
+        assert_eq!(line(Place::Judge, "server: no server is called x"), Some(16));
+        // What is about no key of it is about the table.
+        assert_eq!(line(Place::Point(1), "there are no servers"), Some(6));
+        assert_eq!(line(Place::Judge, "it is measured beside"), Some(15));
+        assert_eq!(line(Place::File, "something else"), None);
     }
 }

@@ -6,6 +6,7 @@
 pub mod expected;
 pub mod experiment;
 pub mod finding;
+mod grid;
 mod keys;
 mod kinds;
 pub mod lengths;

@@ -107,7 +107,7 @@ impl Stages<'_> {
         let is_abreast = point.setting.order == Order::Abreast;
         let servers = if is_abreast { 2 } else { 1 };
         let servers = point.servers.iter().take(servers).cloned().collect();
-        let calibrating = PointSpec { name, servers, setting, compare: vec![REPLIES] };
+        let calibrating = PointSpec { name, id: None, servers, setting, compare: vec![REPLIES] };
         if is_abreast { calibrating.with_first_again() } else { calibrating }
     }
 
@@ -172,7 +172,7 @@ fn judged(judge: &Judge, found: &Found) -> Option<PointSpec> {
     // Another choice is another point: what was measured beside one is not compared with another.
     let name = format!("{}, judging against {}", point.name, best.server.name);
     let servers = vec![best.server.clone(), judged.server.clone()];
-    Some(PointSpec { name, servers, ..point.clone() }.with_first_again())
+    Some(PointSpec { name, id: None, servers, ..point.clone() }.with_first_again())
 }
 
 #[cfg(test)]

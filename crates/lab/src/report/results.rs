@@ -269,14 +269,14 @@ impl Held {
     /// And how likely ratios this far beyond the margin would be, if there were nothing to find.
     fn of(finding: &Finding, found: &[Found], margin: f64, doubts: Doubts<'_>) -> (Self, f64) {
         let relation = &finding.expect;
-        let at = found.iter().find(|found| found.point.name == relation.point);
+        let at = found.iter().find(|found| found.point.is_called(&relation.point));
         let series = |name: &str| at?.series.iter().find(|series| series.server.name == name);
         let quotients = series(&relation.more)
             .zip(series(&relation.less))
             .map_or(Vec::new(), |(more, less)| more.quotients(less, relation.quantity.of));
         let ratio = Ratio::of(quotients.iter().copied());
-        let counts =
-            |name: &str| series(name).is_some_and(Series::counts) && doubts(name, &relation.point).is_none();
+        let is_in_doubt = |name: &str| at.is_some_and(|at| doubts(name, &at.point.name).is_some());
+        let counts = |name: &str| series(name).is_some_and(Series::counts) && !is_in_doubt(name);
         let first_is_off = at.is_some_and(|at| {
             let first = at.series.first();
             first.is_some_and(|first| verdict::against_first(at, first, relation.quantity, margin).is_some())

@@ -223,21 +223,25 @@ fn server(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
     Ok(vec![Part::of(words, ground)])
 }
 
+/// What a word may name in braces.
+pub(crate) const FILLED: [&str; 7] = ["port", "host", "root", "cpus", "directory", "socket", "besim"];
+
 impl Ground<'_> {
     /// A word of anybody's program with all that it names in braces.
     fn fill(&self, word: &str) -> String {
         let address = self.listen[0];
         let besim = self.besim.map(|address| address.to_string()).unwrap_or_default();
         let values = [
-            ("{port}", address.port().to_string()),
-            ("{host}", address.ip().to_string()),
-            ("{root}", self.root.display().to_string()),
-            ("{cpus}", self.cpus.to_string()),
-            ("{directory}", self.directory.display().to_string()),
-            ("{socket}", application::socket(self).to_string()),
-            ("{besim}", besim),
+            address.port().to_string(),
+            address.ip().to_string(),
+            self.root.display().to_string(),
+            self.cpus.to_string(),
+            self.directory.display().to_string(),
+            application::socket(self).to_string(),
+            besim,
         ];
-        values.into_iter().fold(word.to_owned(), |word, (name, value)| word.replace(name, &value))
+        let named = FILLED.into_iter().zip(values);
+        named.fold(word.to_owned(), |word, (name, value)| word.replace(&format!("{{{name}}}"), &value))
     }
 }
 

@@ -278,7 +278,7 @@ impl Search {
     }
 
     fn experiment(&self, candidates: &[Candidate], rounds: u32) -> Result<Experiment> {
-        Experiment::parse(&self.text("", candidates, rounds)?).map_err(anyhow::Error::msg)
+        Experiment::of_options(&self.text("", candidates, rounds)?).map_err(anyhow::Error::msg)
     }
 
     /// Runs an experiment with these candidates, and gives them in their order, best first. Those that won't

@@ -266,6 +266,34 @@ fn servers_have_networks_and_shares_of_their_own() {
 }
 
 #[test]
+fn servers_of_a_grid_run_on_as_many_cpus_as_a_point_says() {
+    let bench = Bench::new();
+    let servers = ["w{n} = sluice: --workers={n}".to_owned()];
+    let (path, out) = (bench.experiment(&servers, 1, "again = false"), bench.path("results"));
+    let written = fs::read_to_string(&path).expect("it was written");
+    let more = "id = 'all'\ncpus = 2\nrules = 'none'\ncompare = ['event waits/s']\n[vary]\nn = [1, 2]\n\
+                [[findings]]\npaper = 'p'\nsays = 's'\nexpect = 'w2 > w1 in event waits/s at all'\n";
+    fs::write(&path, written + more).expect("it is written");
+    let output = bench.run(&["run", &text(&path), "--out", &text(&out)]);
+    assert!(output.status.success(), "{}", said(&output));
+    let read = |file: &str| -> Value {
+        serde_json::from_str(&fs::read_to_string(out.join(file)).expect("a file")).expect("JSON")
+    };
+    let (results, cpus) = (read("results.json"), &read("environment.json")["settings"]["cpus"]);
+    let series = results["found"][0]["series"].as_array().expect("an array");
+    let both = format!("taskset -c {},{} ", cpus["server"][0], cpus["clients"][0]);
+    for (series, name) in series.iter().zip(["w1", "w2"]) {
+        assert_eq!(series["server"]["name"], name);
+        let outcome = &series["rounds"][0]["outcome"];
+        assert!(outcome["accepting"]["event_waits_per_s"].as_f64() > Some(0.0), "{outcome}");
+        let script = fs::read_to_string(script_of(name, &bench, &out)).expect("a script");
+        assert!(script.contains(&both), "{both}: {script}");
+    }
+    let found = &results["findings"][0]["ratio"]["median"];
+    assert!(found.as_f64() > Some(0.0), "{}", results["findings"]);
+}
+
+#[test]
 fn a_server_that_does_not_serve_its_files_is_shown_as_failed() {
     let bench = Bench::new();
     let servers = [

@@ -16,7 +16,7 @@ use base16ct::lower::encode_string as hex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::description::experiment::{Experiment, Order, PointSpec, Setting};
+use crate::description::experiment::{Experiment, Order, PointSpec, Rules, Setting};
 use crate::description::lengths::Lengths;
 use crate::description::load::Load;
 use crate::description::tool::Tool;
@@ -96,11 +96,15 @@ fn possible(experiment: &Experiment, means: &Means) -> Result<()> {
         means.server_cpus.iter().all(|cpu| !means.client_cpus.contains(cpu)),
         "servers and clients need different CPUs"
     );
-    ensure!(
-        means.server_cpus.len() == 1 || experiment.points.iter().all(|point| point.setting.share.is_none()),
-        "a share is one of a single CPU, and servers have {}: name one with --server-cpus",
-        means.server_cpus.len()
-    );
+    let all = means.server_cpus.len() + means.client_cpus.len();
+    for PointSpec { name, setting, .. } in &experiment.points {
+        let cpus = setting.cpus.map_or(means.server_cpus.len(), |cpus| cpus as usize);
+        ensure!(
+            cpus == 1 || setting.share.is_none(),
+            "a share is one of a single CPU, and servers have {cpus}: name one with --server-cpus"
+        );
+        ensure!(cpus <= all, "{name:?}: cpus: {cpus}, and servers and clients have {all} together");
+    }
     if !has_namespaces(experiment, means) {
         needs_no_namespaces(experiment)?;
     }
@@ -273,11 +277,12 @@ fn build(path: &Path) -> Result<String> {
 /// What can't be had without root is refused before anything is measured.
 fn needs_no_namespaces(experiment: &Experiment) -> Result<()> {
     for point in &experiment.points {
-        let Setting { memory, share, both_cpus, .. } = &point.setting;
+        let Setting { memory, share, both_cpus, receive, .. } = &point.setting;
         let what = [
             (memory.is_some(), "memory and disk"),
             (share.is_some(), "share"),
             (*both_cpus, "both_cpus"),
+            (receive.is_some(), "receive"),
             (!experiment.sysctls.is_empty(), "sysctls"),
         ];
         if let Some((_, what)) = what.iter().find(|(is_set, _)| *is_set) {
@@ -409,9 +414,10 @@ impl Workshop<'_> {
             self.progress.begin(&format!("comparing {}'s replies with their files", spec.name));
             // From memory, with all of a CPU: it is not measured.
             let (memory, disk, cold, share) = (None, None, false, None);
-            let generator = Tool::Sluicelab;
+            // Wrong bytes are never right, whatever paper is repeated.
+            let (generator, rules) = (Tool::Sluicelab, Rules::H12);
             let usual = point.setting.clone();
-            let setting = Setting { load, generator, memory, disk, cold, share, lengths, ..usual };
+            let setting = Setting { load, generator, memory, disk, cold, share, rules, lengths, ..usual };
             // What an application says is in no file.
             let Setting { workload, application, .. } = &setting;
             let is_computed = application.is_some() || workload.asks_for_no_file() || workload.has_no_root();

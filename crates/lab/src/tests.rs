@@ -11,6 +11,7 @@ use results::load::{
 use results::status::{self, Snapshot};
 use serde_json::json;
 
+use crate::description::experiment::Rules;
 use crate::judging::series::{Series, Taken};
 use crate::measuring::figures;
 use crate::measuring::generator::Watched;
@@ -120,7 +121,7 @@ pub(crate) fn outcome_of_looks(replies_per_s: f64, reasons: &[&str], off_ms: f64
     let later = begun + Duration::from_secs(2);
     let looks = Looks { began_after_ms: 1.0, off_ms };
     let watched = Watched { first: sight(begun, 100), second: sight(later, 300), looks, results };
-    figures::of(&watched, None).unwrap()
+    figures::of(&watched, None, Rules::H12).unwrap()
 }
 
 /// These rounds, with reasons against the last one.

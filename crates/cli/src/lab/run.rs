@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use clap::Args;
 use lab::description::expected::expected;
-use lab::description::experiment::Experiment;
+use lab::description::experiment::{Experiment, PointSpec};
 use lab::programs::{interrupt, shell};
 use lab::progress::Progress;
 use lab::record::tuned;
@@ -103,7 +103,8 @@ fn carry(checked: &run::Checked<'_>, directory: &Path, options: &means::Where) -
         super::tell(&why);
     }
     interrupt::catch()?;
-    if !checked.experiment.points.iter().any(|point| point.setting.both_cpus) {
+    let is_usual = |point: &PointSpec| !point.setting.both_cpus && point.setting.cpus.is_none();
+    if checked.experiment.points.iter().all(is_usual) {
         super::tell(&options.means()?.where_it_runs());
     }
     super::tell_of_others();

@@ -107,6 +107,15 @@ pub struct Setting {
     pub turn_us: u32,
     /// Whether servers and clients are on all CPUs, each of which has a network of its own.
     pub both_cpus: bool,
+    /// On how many CPUs servers run. `None`: on all that the lab has for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<u32>,
+    /// Which of the servers' CPUs receive. `None`: all of them, or with `both_cpus` for each network its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receive: Option<Receive>,
+    /// By which rules results count.
+    #[serde(skip_serializing_if = "Rules::are_usual")]
+    pub rules: Rules,
     /// For which part of the time, in percent, a generator may wait for its CPU. `None`: as `sluicelab load`
     /// has it.
     pub may_wait: Option<u32>,
@@ -125,6 +134,36 @@ pub enum Order {
     Abreast,
     /// One after the other, each started when it is its turn.
     InTurn,
+}
+
+/// Which of the servers' CPUs receive packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Receive {
+    /// The first.
+    One,
+    /// All, connections by their hash.
+    Spread,
+}
+
+/// The rules of a paper, by which a trial counts or has failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub enum Rules {
+    /// Of Harji and others 2012.
+    #[default]
+    H12,
+    /// Of Pariag and others 2007.
+    P07,
+    /// None, as in papers that have not told any.
+    #[serde(rename = "none")]
+    None,
+}
+
+impl Rules {
+    /// Whether nobody has said anything else.
+    pub fn are_usual(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Who is judged, and in how many rounds.
@@ -202,6 +241,9 @@ struct WrittenSetting {
     share: Option<f64>,
     turn_us: Option<u32>,
     both_cpus: Option<bool>,
+    cpus: Option<u32>,
+    receive: Option<Receive>,
+    rules: Option<Rules>,
     may_wait: Option<u32>,
     warm_up: Option<Time>,
     measured: Option<Time>,
@@ -315,6 +357,15 @@ impl WrittenSetting {
         if self.share.is_some() && self.both_cpus == Some(true) {
             return Err("share: it is one of a single CPU; allowed: without both_cpus".to_owned());
         }
+        if let Some(cpus) = self.cpus {
+            within("cpus", cpus, 1, 1_024)?;
+            if self.both_cpus == Some(true) {
+                return Err("cpus: with both_cpus servers are on all; allowed: one of the two".to_owned());
+            }
+            if self.share.is_some() && cpus > 1 {
+                return Err(format!("cpus: {cpus}, and a share is one of a single CPU; allowed with it: 1"));
+            }
+        }
         if order == Order::Abreast && self.share.is_none() {
             return Err("order: servers abreast need a share".to_owned());
         }
@@ -333,6 +384,9 @@ impl WrittenSetting {
             share: self.share,
             turn_us: within("turn_us", self.turn_us.unwrap_or(500), 20, 10_000)?,
             both_cpus: self.both_cpus.unwrap_or(false),
+            cpus: self.cpus,
+            receive: self.receive,
+            rules: self.rules.unwrap_or_default(),
             may_wait: self.may_wait.map(|percent| within("may_wait", percent, 0, 100)).transpose()?,
             lengths,
         };
@@ -367,7 +421,8 @@ impl PointSpec {
 
     /// Whether it may have the servers that run already, and they what it has.
     fn check_running(&self) -> Result<(), String> {
-        let Setting { workload, application, share, memory, both_cpus, cold, .. } = &self.setting;
+        let Setting { workload, application, share, memory, both_cpus, cpus, receive, cold, .. } =
+            &self.setting;
         let started = self.servers.iter().find(|server| server.running().is_none());
         if let Some(Spec { name, .. }) = started.filter(|_| workload.has_no_root()) {
             return Err(format!("workload: {name} is started to serve files, and needs root=DIR (--root)"));
@@ -380,6 +435,8 @@ impl PointSpec {
             (share.is_some(), "share"),
             (memory.is_some(), "memory"),
             (*both_cpus, "both_cpus"),
+            (cpus.is_some(), "cpus"),
+            (receive.is_some(), "receive"),
             (*cold, "cold"),
         ];
         if let Some((_, key)) = set.into_iter().find(|(is_set, _)| *is_set) {
@@ -407,6 +464,7 @@ impl Setting {
             (self.application.is_some(), "application"),
             (self.both_cpus, "both_cpus"),
             (self.may_wait.is_some(), "may_wait"),
+            (!self.rules.are_usual(), "rules"),
             (self.order == Order::Abreast, "order = 'abreast'"),
         ];
         let wrong = if !matches!(load, Load::Sessions(_)) {
@@ -868,6 +926,33 @@ expect = 'c20 > w75 in replies/s at few'
         // A command has no file whose lines anybody could look at.
         let said = Experiment::of_options(&GRID.replace("'w75'\n", "'w7'\n"));
         assert!(said.unwrap_err().starts_with("server: no server is called \"w7\""));
+    }
+
+    #[test]
+    fn points_have_cpus_receivers_and_rules() {
+        let text = |keys: &str| {
+            format!(
+                "title = 't'\nservers = ['sluice']\n[[points]]\nworkload = 'single'\nload = '4 sessions'\n\
+                 {keys}"
+            )
+        };
+        let setting = |keys: &str| Experiment::parse(&text(keys)).unwrap().points.remove(0).setting;
+        let set = setting("cpus = 2\nreceive = 'one'\nrules = 'P07'");
+        assert_eq!((set.cpus, set.receive, set.rules), (Some(2), Some(Receive::One), Rules::P07));
+        assert_eq!(setting("rules = 'none'").rules, Rules::None);
+        // What nobody has said is in no file of results, so that those of before are read as they were.
+        let usual = serde_json::to_value(setting("")).unwrap();
+        assert!(["cpus", "receive", "rules"].iter().all(|key| usual.get(key).is_none()));
+        for (keys, expected) in [
+            ("cpus = 1\nboth_cpus = true", "cpus: with both_cpus servers are on all"),
+            ("cpus = 2\nshare = 10", "cpus: 2, and a share is one of a single CPU"),
+            ("rules = 'none'\ngenerator = 'wrk'", "generator: wrk can't have rules"),
+        ] {
+            let said = error(&text(keys));
+            assert!(said.contains(expected), "{said}");
+        }
+        let running = text("receive = 'spread'").replace("'sluice'", "'http://127.0.0.1:80/'");
+        assert!(error(&running).contains("receive: http://127.0.0.1:80/ runs already"));
     }
 
     #[test]

@@ -71,7 +71,8 @@ impl Grid {
         let servers: Vec<Spec> = servers.collect::<Result<_, _>>()?;
         match servers.windows(2).find(|pair| pair[0].name == pair[1].name) {
             Some(pair) => Err(format!(
-                "{line:?} comes to {count} servers that are called {}; allowed: a name with all that is varied",
+                "{line:?} comes to {count} servers that are called {}; allowed: a name with all that is \
+                 varied",
                 pair[0].name
             )),
             None => Ok(servers),

@@ -1,6 +1,7 @@
 //! Which workloads there are, and what may be set of each.
 
 use workload::dynamic::SIZES;
+use workload::specweb99::PRESETS;
 use workload::urls::Urls;
 
 use crate::near::meant;
@@ -50,6 +51,12 @@ fn is_part(value: &str) -> bool {
 
 // The ranges are those of `sluicelab fileset` and `sluicelab sessions`.
 const DIRECTORIES: Key = key("directories", "1 to 1000000", |value| is_count(value, 1, 1_000_000));
+/// Directories of a paper's files.
+const PRESET: Key = key("preset", "2004, 2007, 2012, 2004-small, 2007-small, 2012-small", |value| {
+    PRESETS.iter().any(|preset| preset.name == value)
+});
+const OFF_TIMES: Key =
+    key("off-times", "none, fixed, surge", |value| ["none", "fixed", "surge"].contains(&value));
 const SESSIONS: Key = key("sessions", "1 to 10000000", |value| is_count(value, 1, 10_000_000));
 const CALLS: Key = key("calls", "1 to 10000", |value| is_count(value, 1, 10_000));
 const ANY_SIZE: Key = key("bytes", "a size such as 10KiB, up to 1GiB", |value| {
@@ -84,7 +91,7 @@ const KINDS: [Kind; 10] = [
     Kind { keys: &[CALLS], ..Kind::plain("one-packet") },
     Kind { keys: &[CALLS], ..Kind::plain("single") },
     Kind { keys: &[ANY_SIZE, CALLS], ..Kind::plain("fixed") },
-    Kind { keys: &[DIRECTORIES, SESSIONS, DYNAMIC], ..Kind::plain("specweb99") },
+    Kind { keys: &[DIRECTORIES, PRESET, SESSIONS, DYNAMIC, OFF_TIMES], ..Kind::plain("specweb99") },
     Kind { keys: &[DIRECTORIES, SESSIONS, THINK], ..Kind::plain("support") },
     Kind {
         name: "support-modified",

@@ -12,6 +12,7 @@ use base16ct::lower::encode_string as hex;
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use sha2::{Digest as _, Sha256};
+use workload::specweb99::{PRESETS, Preset};
 use workload::wsesslog;
 
 use crate::description::kinds::{Kind, MINE, PATHS};
@@ -90,14 +91,20 @@ impl FromStr for Workload {
             return refused(format!("{} needs {missing}; allowed: {}", kind.name, kind.allowed()));
         }
         let number = |name: &str, usual| value(name).and_then(|value| value.parse().ok()).unwrap_or(usual);
+        let is_that = |preset: &&Preset| value("preset").is_some_and(|name| preset.name == name);
+        let preset = PRESETS.iter().find(is_that);
+        if preset.is_some() && value("directories").is_some() {
+            return refused("preset says how many directories there are; allowed: one of the two".to_owned());
+        }
         let is_mine = kind.name == MINE;
         let path = |name: &str| value(name).filter(|_| is_mine).map(PathBuf::from);
-        let is_option =
-            |name: &str| !["directories", "idle", "path", REQUESTS, "root", "sessions"].contains(&name);
+        let is_option = |name: &str| {
+            !["directories", "idle", "path", "preset", REQUESTS, "root", "sessions"].contains(&name)
+        };
         let options = said.iter().filter(|(name, _)| is_option(name));
         Ok(Self {
             kind: kind.name.to_owned(),
-            directories: number("directories", DIRECTORIES),
+            directories: preset.map_or(number("directories", DIRECTORIES), |preset| preset.directories),
             sessions: number("sessions", SESSIONS),
             idle: number("idle", 0),
             options: options.map(|(name, value)| format!("{name}={value}")).collect(),
@@ -402,6 +409,8 @@ mod tests {
         let workload: Workload = "specweb99: directories=78 sessions=50000 idle=4000".parse().unwrap();
         assert_eq!((workload.directories, workload.sessions, workload.idle), (78, 50_000, 4_000));
         assert_eq!(workload.to_string(), "specweb99 beside 4000 idle clients");
+        let paper: Workload = "specweb99: preset=2007 off-times=surge".parse().unwrap();
+        assert_eq!((paper.directories, paper.to_string().as_str()), (680, "specweb99 off-times=surge"));
         let modified: Workload = "support-modified: directories=1 replaced=0.4".parse().unwrap();
         assert_eq!(modified.to_string(), "support-modified replaced=0.4");
         let fixed: Workload = "constant: bytes=32KiB calls=100".parse().unwrap();
@@ -418,6 +427,7 @@ mod tests {
         for text in [
             "one-packet",
             "specweb99: directories=78 sessions=50000 dynamic=0.3 idle=4",
+            "specweb99: directories=680 off-times=fixed",
             "mine: root=/srv sessions=\"/my log\"",
             "paths: root=/srv path=/a requests-per-connection=3 idle=7",
         ] {
@@ -453,6 +463,9 @@ mod tests {
             ("fixed: byte=3", "\"byte\" is no setting of fixed (is it bytes?); allowed: bytes= (a size"),
             ("specweb99: directories=x", "directories=x is not allowed; allowed: 1 to 1000000"),
             ("specweb99: directories=0", "directories=0 is not allowed; allowed: 1 to 1000000"),
+            ("specweb99: preset=2008", "preset=2008 is not allowed; allowed: 2004, 2007, 2012, 2004-small"),
+            ("specweb99: preset=2007 directories=3", "preset says how many directories there are; allowed:"),
+            ("specweb99: off-times=3s", "off-times=3s is not allowed; allowed: none, fixed, surge"),
             ("specweb99: sessions=", "sessions= is not allowed; allowed: 1 to 10000000"),
             ("specweb99: dynamic=2", "dynamic=2 is not allowed; allowed: 0 to 1"),
             ("support: replaced=0.2", "\"replaced\" is no setting of support; allowed: directories= ("),

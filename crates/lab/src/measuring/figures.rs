@@ -11,6 +11,7 @@ use results::status::Snapshot;
 use results::{By, StatusClass};
 use serde_json::Value;
 
+use crate::description::experiment::Rules;
 use crate::measuring::generator::Watched;
 use crate::measuring::sight::Sight;
 use crate::measuring::turns;
@@ -27,9 +28,9 @@ const OFF: f64 = 0.05;
 const BUSIEST: f64 = 0.97;
 const MOST_STOLEN: f64 = 0.05;
 
-/// How far the part of the calls for one class of sizes that are not served may lie above that of all, where
-/// clients come whatever the server does (Harji et al. 2012, section 4).
-const UNFAIRNESS: f64 = 0.05;
+/// How far the part of the calls for one size that are not served may lie above that of all (Harji et al.
+/// 2012, section 4; Pariag et al. 2007, section 3.4).
+const UNFAIRNESS: (f64, f64) = (0.05, 0.02);
 
 /// Standard errors that it has to lie above that besides, for a class of which there are few: one in 200
 /// would by chance.
@@ -38,8 +39,8 @@ const ERRORS: f64 = 2.6;
 /// Rules of `sluicelab load` that say how sure a figure is, rather than whether the server is good.
 const NOT_THE_SERVERS: [&str; 1] = ["uncertainty of the mean"];
 
-/// The outcome of a run with the generator that was watched, and with these turns.
-pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>) -> Result<Outcome> {
+/// The outcome of a run with the generator that was watched, with these turns, by the rules of a paper.
+pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>, rules: Rules) -> Result<Outcome> {
     let Watched { first: before, second: after, looks, results } = watched;
     let seconds = after.seconds_since(before);
     let Results { calls, replies, run, .. } = results;
@@ -59,9 +60,11 @@ pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>) -> Result<Outco
     let useful = computed.map_or(replies_2xx_per_s, |computed| computed.replies_2xx_per_s);
     let asked_of = results.by_size.iter().filter(|class| class.calls > 0);
     let by_size: Vec<OfSize> = asked_of.map(of_size).collect();
-    let broken: Vec<String> = match run.asked_requests_per_s {
-        Some(_) => unfair(&by_size).into_iter().collect(),
-        None => broken(results),
+    let broken: Vec<String> = match (run.asked_requests_per_s, rules) {
+        (_, Rules::None) => Vec::new(),
+        (Some(_), Rules::H12) => unfair(&by_size, UNFAIRNESS.0).into_iter().collect(),
+        (Some(_), Rules::P07) => unfair(&by_size, UNFAIRNESS.1).into_iter().collect(),
+        (None, _) => broken(results, rules),
     };
     let mut seen = of_sights((before, after), replies.per_s, turns)?;
     invalid.append(&mut seen.invalid);
@@ -247,11 +250,19 @@ fn whole_seconds(results: &Results) -> Vec<f64> {
 }
 
 /// Which rules are broken where a server is asked again once it has answered, as `sluicelab load` tells.
-fn broken(results: &Results) -> Vec<String> {
-    let is_broken = |check: &&Checked| !check.holds && !NOT_THE_SERVERS.contains(&check.rule.as_str());
-    let told = results.checks.iter().filter(is_broken).map(|check| {
-        let Checked { rule, found, allowed, remark, .. } = check;
-        format!("{rule}: {:.2}%, at most {:.2}% is allowed ({remark})", found * 100.0, allowed * 100.0)
+fn broken(results: &Results, rules: Rules) -> Vec<String> {
+    let told = results.checks.iter().filter_map(|check| {
+        let Checked { rule, found, allowed, remark, holds } = check;
+        let (allowed, holds) = match (rules, rule.as_str()) {
+            (_, rule) if NOT_THE_SERVERS.contains(&rule) => return None,
+            // Its sizes may fail, if all do alike.
+            (Rules::P07, "failures of a size") => return None,
+            (Rules::P07, "unfairness") => (UNFAIRNESS.1, *found <= UNFAIRNESS.1),
+            _ => (*allowed, *holds),
+        };
+        (!holds).then(|| {
+            format!("{rule}: {:.2}%, at most {:.2}% is allowed ({remark})", found * 100.0, allowed * 100.0)
+        })
     });
     told.collect()
 }
@@ -259,14 +270,14 @@ fn broken(results: &Results) -> Vec<String> {
 /// Whether calls of one size are served less than others, where clients come whatever the server does. Which
 /// calls it has read nobody can tell from outside, so that only this is judged: those that it never read are
 /// of all sizes alike. So an approximation, for every server: sizes that were never answered are not known.
-fn unfair(by_size: &[OfSize]) -> Option<String> {
+fn unfair(by_size: &[OfSize], allowed: f64) -> Option<String> {
     let known = || by_size.iter().filter(|class| class.size != UNKNOWN && class.reached > 0.0);
     let sum = |of: fn(&OfSize) -> f64| known().map(of).sum::<f64>();
     let mean = over(sum(|class| class.unserved), sum(|class| class.reached));
     let part = |class: &OfSize| class.unserved / class.reached;
     let is_unfair = |class: &&OfSize| {
         let error = (mean * (1.0 - mean) / class.reached).sqrt();
-        part(class) - mean > UNFAIRNESS + ERRORS * error
+        part(class) - mean > allowed + ERRORS * error
     };
     known().find(is_unfair).map(|class| {
         format!(
@@ -275,7 +286,7 @@ fn unfair(by_size: &[OfSize]) -> Option<String> {
             part(class) * 100.0,
             class.size,
             mean * 100.0,
-            UNFAIRNESS * 100.0
+            allowed * 100.0
         )
     })
 }
@@ -415,10 +426,11 @@ mod tests {
     fn a_server_that_lost_a_process_for_want_of_memory_has_failed() {
         let begun = Instant::now();
         let results = results(5.0, &[]);
-        assert_eq!(broken(&results), ["unfairness: 30.00%, at most 5.00% is allowed (9 bytes)"]);
+        assert_eq!(broken(&results, Rules::H12), ["unfairness: 30.00%, at most 5.00% is allowed (9 bytes)"]);
         let second = Sight { killed: 2, ..sight(begun + Duration::from_secs(2), 300) };
         let looks = Looks { began_after_ms: 1.0, off_ms: 1.0 };
-        let outcome = of(&Watched { first: sight(begun, 100), second, looks, results }, None).unwrap();
+        let outcome =
+            of(&Watched { first: sight(begun, 100), second, looks, results }, None, Rules::H12).unwrap();
         assert!(outcome.is_valid());
         assert_eq!(outcome.failed, ["the kernel ended 2 of its processes for want of memory"]);
     }
@@ -433,7 +445,8 @@ mod tests {
             results.run.asked_requests_per_s = asked_requests_per_s;
             let looks = Looks { began_after_ms: 1.0, off_ms: 1.0 };
             let second = sight(begun + Duration::from_secs(2), 300);
-            let outcome = of(&Watched { first: sight(begun, 100), second, looks, results }, None).unwrap();
+            let outcome =
+                of(&Watched { first: sight(begun, 100), second, looks, results }, None, Rules::H12).unwrap();
             (outcome.clients_were_short, outcome.invalid)
         };
         assert_eq!(told(None), (vec![short.clone()], vec!["stolen".to_owned()]));
@@ -473,6 +486,42 @@ mod tests {
     }
 
     #[test]
+    fn each_paper_has_rules_of_its_own() {
+        let mut results = results(5.0, &[]);
+        let check = |rule: &str, found: f64, allowed: f64| Checked {
+            rule: rule.to_owned(),
+            found,
+            allowed,
+            holds: found <= allowed,
+            remark: "r".to_owned(),
+        };
+        results.checks = vec![
+            check("timeouts", 0.09, 0.10),
+            check("failures of a size", 0.11, 0.02),
+            check("failures of a size at a client", 0.06, 0.05),
+            check("unfairness", 0.03, 0.05),
+            check("uncertainty of the mean", 0.5, 0.01),
+        ];
+        let at_a_client = "failures of a size at a client: 6.00%, at most 5.00% is allowed (r)";
+        let h12 = ["failures of a size: 11.00%, at most 2.00% is allowed (r)", at_a_client];
+        assert_eq!(broken(&results, Rules::H12), h12);
+        let p07 = [at_a_client, "unfairness: 3.00%, at most 2.00% is allowed (r)"];
+        assert_eq!(broken(&results, Rules::P07), p07);
+        let failed = |rules, short: &[&str]| {
+            let begun = Instant::now();
+            let looks = Looks { began_after_ms: 1.0, off_ms: 1.0 };
+            let second = Sight { killed: 1, ..sight(begun + Duration::from_secs(2), 300) };
+            let results = crate::tests::results(5.0, short);
+            let first = sight(begun, 100);
+            let outcome = of(&Watched { first, second, looks, results }, None, rules).unwrap();
+            (outcome.failed.len(), outcome.invalid)
+        };
+        // Whatever the rules are, a server that was ended has failed, and a bad measurement is none.
+        assert_eq!(failed(Rules::H12, &["late"]), (2, vec!["late".to_owned()]));
+        assert_eq!(failed(Rules::None, &["late"]), (1, vec!["late".to_owned()]));
+    }
+
+    #[test]
     fn an_overloaded_server_may_serve_few_but_not_only_the_small() {
         let class = |size: &str, reached: f64, unserved: f64| OfSize {
             size: size.to_owned(),
@@ -485,12 +534,15 @@ mod tests {
         };
         let small = class("< 1 KiB", 5_000.0, 1_500.0);
         assert_eq!(
-            unfair(&[small.clone(), class("< 1 MiB", 100.0, 38.0), class("unknown", 50.0, 50.0)]),
+            unfair(&[small.clone(), class("< 1 MiB", 100.0, 38.0), class("unknown", 50.0, 50.0)], 0.05),
             None
         );
-        let said = unfair(&[small, class("< 1 MiB", 24.0, 21.0)]).unwrap();
+        let nearly = [small.clone(), class("< 1 MiB", 10_000.0, 3_800.0)];
+        assert_eq!(unfair(&nearly, 0.05), None);
+        assert!(unfair(&nearly, 0.02).unwrap().ends_with("at most 2 points more are allowed"));
+        let said = unfair(&[small, class("< 1 MiB", 24.0, 21.0)], 0.05).unwrap();
         assert!(said.starts_with("unfairness: 87.50% of the calls for < 1 MiB, 30.27% of all"), "{said}");
-        assert_eq!(unfair(&[]), None);
+        assert_eq!(unfair(&[], 0.05), None);
     }
 
     #[test]

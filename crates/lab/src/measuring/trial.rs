@@ -20,7 +20,7 @@ use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
 
-use crate::description::experiment::{Order, Setting};
+use crate::description::experiment::{Order, Receive, Setting};
 use crate::description::lengths::Lengths;
 use crate::description::load::{Load, Threshold};
 use crate::description::tool::Tool;
@@ -88,27 +88,14 @@ pub(crate) enum Purpose {
 }
 
 impl Site {
-    /// Where trials of a setting run: on the site's CPUs, or with servers and clients on all of them.
+    /// Where trials of a setting run: on the site's CPUs, or on those that it says.
     fn of(&self, setting: &Setting) -> Self {
-        let mut this = self.clone();
-        let Means { server_cpus, client_cpus, .. } = &mut this.means;
-        if setting.both_cpus {
-            server_cpus.append(client_cpus);
-            server_cpus.sort_unstable();
-            server_cpus.dedup();
-            client_cpus.clone_from(server_cpus);
-        }
-        this
+        Self { means: placed(&self.means, setting), ..self.clone() }
     }
 
     /// A link for all CPUs of a server, or one for each.
     pub(crate) fn links(&self, setting: &Setting) -> Vec<Link> {
-        let Means { server_cpus, client_cpus, .. } = self.of(setting).means;
-        if setting.both_cpus {
-            let link = |cpu: &usize| Link { server_cpus: vec![*cpu], client_cpus: client_cpus.clone() };
-            return server_cpus.iter().map(link).collect();
-        }
-        vec![Link { server_cpus, client_cpus }]
+        links(&placed(&self.means, setting), setting)
     }
 
     /// Runs one trial of each of a heat's servers.
@@ -208,7 +195,7 @@ impl Site {
         let seen = each_in_a_thread(asked, |one| one.watch(self, &asking, lengths))?;
         let given = conductor.map(Conductor::stop).transpose()?;
         let outcome = |seen: Result<Seen, String>| match seen {
-            Ok(Seen::OfLoad(watched)) => figures::of(&watched, given),
+            Ok(Seen::OfLoad(watched)) => figures::of(&watched, given, heat.setting.rules),
             Ok(Seen::OfWrk(watched)) => figures::of_wrk(&watched, self.means.client_cpus.len(), given),
             Err(why) => Ok(Outcome::lost(why)),
         };
@@ -217,8 +204,13 @@ impl Site {
 
     /// Only root may run before all others, and nobody where servers are.
     fn may_run_before_others(&self) -> bool {
+        self.has_namespaces && !self.shares_cpus()
+    }
+
+    /// Whether a CPU is the servers' and the clients'.
+    fn shares_cpus(&self) -> bool {
         let Means { server_cpus, client_cpus, .. } = &self.means;
-        self.has_namespaces && client_cpus.iter().all(|cpu| !server_cpus.contains(cpu))
+        client_cpus.iter().any(|cpu| server_cpus.contains(cpu))
     }
 
     fn load_options(&self, heat: Heat<'_>, lengths: Lengths) -> Result<Vec<String>> {
@@ -250,7 +242,7 @@ impl Site {
         if heat.purpose == Purpose::Verifying {
             options.push(format!("--verify={}", heat.files.root.display()));
         }
-        let usual = if heat.setting.both_cpus {
+        let usual = if self.shares_cpus() {
             Some(MAY_WAIT_FOR_SERVERS)
         } else {
             (heat.setting.order == Order::Abreast).then_some(MAY_WAIT_FOR_GENERATORS)
@@ -258,6 +250,42 @@ impl Site {
         options.extend(heat.setting.may_wait.or(usual).map(|percent| format!("--may-wait={percent}")));
         Ok(options)
     }
+}
+
+/// The CPUs that servers and clients have in a setting: the lab's, or all of them, or so many for servers.
+fn placed(means: &Means, setting: &Setting) -> Means {
+    let mut means = means.clone();
+    let Means { server_cpus, client_cpus, .. } = &mut means;
+    if let Some(count) = setting.cpus {
+        // The clients' come last: a server that has one of them shares it with them.
+        let others: Vec<usize> =
+            client_cpus.iter().filter(|cpu| !server_cpus.contains(cpu)).copied().collect();
+        server_cpus.extend(others);
+        server_cpus.truncate(count as usize);
+    }
+    if setting.both_cpus {
+        server_cpus.append(client_cpus);
+        server_cpus.sort_unstable();
+        server_cpus.dedup();
+        client_cpus.clone_from(server_cpus);
+    }
+    means
+}
+
+/// Where servers have these CPUs.
+fn links(Means { server_cpus, client_cpus, .. }: &Means, setting: &Setting) -> Vec<Link> {
+    let link = |usual: &[usize]| Link {
+        server_cpus: match setting.receive {
+            Some(Receive::One) => server_cpus[..1].to_vec(),
+            Some(Receive::Spread) => server_cpus.clone(),
+            None => usual.to_vec(),
+        },
+        client_cpus: client_cpus.clone(),
+    };
+    if setting.both_cpus {
+        return server_cpus.iter().map(|cpu| link(&[*cpu])).collect();
+    }
+    vec![link(server_cpus)]
 }
 
 /// How servers are asked.
@@ -455,5 +483,46 @@ impl Running {
         let sight = Sight::of(edge, &self.server, self.bounded.as_ref(), server_cpus, client_cpus)?;
         let calls = self.counter.as_ref().map(Counter::look).transpose()?;
         Ok(Sight { calls, ..sight })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::description::experiment::Experiment;
+
+    /// The CPUs of the server, those of clients, and who receives on each link.
+    fn of(keys: &str) -> (Vec<usize>, Vec<usize>, Vec<Vec<usize>>) {
+        let text = format!(
+            "title = 't'\nservers = ['sluice']\n[[points]]\nworkload = 'single'\nload = '2x'\n{keys}"
+        );
+        let setting = Experiment::parse(&text).unwrap().points.remove(0).setting;
+        let means = Means {
+            sluice: PathBuf::new(),
+            sluicelab: PathBuf::new(),
+            data: PathBuf::new(),
+            server_cpus: vec![0, 1],
+            client_cpus: vec![2, 3],
+            loopback: false,
+            command: String::new(),
+        };
+        let means = placed(&means, &setting);
+        let receiving = links(&means, &setting).into_iter().map(|link| link.server_cpus).collect();
+        // Where it is done twice it is the same.
+        let Means { server_cpus, client_cpus, .. } = placed(&means, &setting);
+        assert_eq!((&server_cpus, &client_cpus), (&means.server_cpus, &means.client_cpus));
+        (server_cpus, client_cpus, receiving)
+    }
+
+    #[test]
+    fn a_point_says_on_how_many_cpus_servers_run_and_who_receives() {
+        assert_eq!(of(""), (vec![0, 1], vec![2, 3], vec![vec![0, 1]]));
+        assert_eq!(of("receive = 'one'"), (vec![0, 1], vec![2, 3], vec![vec![0]]));
+        assert_eq!(of("cpus = 1"), (vec![0], vec![2, 3], vec![vec![0]]));
+        assert_eq!(of("cpus = 3").0, [0, 1, 2]);
+        let both = |receive: &str| of(&format!("both_cpus = true\n{receive}"));
+        assert_eq!(both(""), (vec![0, 1, 2, 3], vec![0, 1, 2, 3], vec![vec![0], vec![1], vec![2], vec![3]]));
+        assert_eq!(both("receive = 'one'").2, vec![vec![0]; 4]);
+        assert_eq!(both("receive = 'spread'").2, vec![vec![0, 1, 2, 3]; 4]);
     }
 }

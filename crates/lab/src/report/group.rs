@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::figure::Key;
 use super::sample::Sample;
 use super::svg::Look;
-use crate::description::experiment::Setting;
+use crate::description::experiment::{Receive, Rules, Setting};
 use crate::description::load::Load;
 use crate::judging::series::Found;
 use crate::judging::series::Series;
@@ -142,7 +142,7 @@ impl<'a> Group<'a> {
             self.points.iter().map(|found| found.point.setting.load.to_string()).collect();
         let (experiment, setting) = (&self.scene.results.experiment, &self.points[0].point.setting);
         let Setting { workload, clients, memory, disk, others, cold, share, .. } = setting;
-        let Setting { turn_us, both_cpus, lengths, generator, .. } = setting;
+        let Setting { turn_us, both_cpus, cpus, receive, rules, lengths, generator, .. } = setting;
         let mut said = vec![format!("workload {workload}")];
         // What its name does not say, where it is so.
         let members = serde_json::to_value(workload).unwrap_or_default();
@@ -158,6 +158,16 @@ impl<'a> Group<'a> {
         said.extend(clients.iter().cloned());
         said.extend(share.map(|share| format!("{share}% of a CPU for each server, {turn_us} us at a time")));
         said.extend(both_cpus.then(|| "servers and clients on all CPUs".to_owned()));
+        said.extend(cpus.map(|cpus| format!("servers on {cpus} {}", if cpus == 1 { "CPU" } else { "CPUs" })));
+        said.extend(receive.map(|receive| match receive {
+            Receive::One => "the first of the servers' CPUs receives".to_owned(),
+            Receive::Spread => "all of the servers' CPUs receive".to_owned(),
+        }));
+        said.extend(match rules {
+            Rules::H12 => None,
+            Rules::P07 => Some("rules: those of Pariag and others 2007".to_owned()),
+            Rules::None => Some("rules: none, so that what a server does badly counts as well".to_owned()),
+        });
         said.extend(memory.map(|memory| format!("memory with page cache {} MB", memory as f64 / 1e6)));
         said.extend(disk.map(|disk| format!("disk {} MB/s, {others} other readers", disk as f64 / 1e6)));
         said.push(if *cold { "files not in memory before" } else { "files in memory before" }.to_owned());

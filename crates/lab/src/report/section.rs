@@ -9,6 +9,7 @@ use super::load_curves::{self, Curve, areas};
 use super::rows::Part;
 use super::sample::{Value, cell, counts};
 use super::{rows, times, work};
+use crate::description::experiment::Setting;
 use crate::description::quantity::{BITS, MEMORY, Quantity};
 use crate::record::outcome::{Cpu, Outcome};
 use crate::unique::unique;
@@ -241,8 +242,9 @@ fn cpu(group: &Group<'_>) -> Figure {
         let of = group.scene.results.settings["cpus"][who].as_array();
         of.map_or(0, Vec::len)
     };
-    let on_both = group.points[0].point.setting.both_cpus;
-    let cpus = (cpus("server") + if on_both { cpus("clients") } else { 0 }).max(1) as f64;
+    let Setting { both_cpus, cpus: own, .. } = &group.points[0].point.setting;
+    let all = cpus("server") + if *both_cpus { cpus("clients") } else { 0 };
+    let cpus = own.map_or(all, |own| own as usize).max(1) as f64;
     let user = |cpu: &Cpu| cpu.server_cpus * cpu.server_user_part;
     let system = |cpu: &Cpu| (cpu.server_cpus - user(cpu) - cpu.server_softirq_cpus).max(0.0);
     let known = |cpu: &Cpu| {

@@ -112,6 +112,8 @@ fn every_form_of_the_results_says_the_same() {
     assert_eq!(results["sessions"]["completed"], 200);
     assert_eq!(results["reply_time_ms"]["count"], 500);
     let kinds = results["by_kind"].as_array().expect("an array");
+    let points = |kind: &Value| kind["reply_time_ms"]["percentiles"].as_array().map_or(0, Vec::len);
+    assert!(kinds.iter().all(|kind| points(kind) == 26), "{kinds:?}");
     let kinds: Vec<_> =
         kinds.iter().map(|kind| (kind["dynamic"].as_bool(), kind["calls"].as_u64())).collect();
     assert_eq!(kinds, [(Some(false), Some(400)), (Some(true), Some(100))]);

@@ -106,7 +106,10 @@ pub(crate) fn results(replies_per_s: f64, reasons: &[&str]) -> Results {
             class: "meek".to_owned(),
             calls: 50,
             statuses: By::from([0, 40, 0, 0, 0]),
-            reply_time_ms: Some(Distribution { p99: 7.0, ..Distribution::default() }),
+            reply_time_ms: Some(Curve {
+                times: Distribution { p99: 7.0, ..Distribution::default() },
+                percentiles: vec![(0.5, 3.0), (0.99, 7.0)],
+            }),
             ..OfClientClass::default()
         }],
         checks: vec![check("unfairness", false, 0.3, "9 bytes"), check("timeouts", true, 0.01, "")],

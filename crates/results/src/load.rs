@@ -376,7 +376,7 @@ pub struct OfKind {
     /// Whole replies.
     pub statuses: By<StatusClass>,
     /// How long they took.
-    pub reply_time_ms: Option<Distribution>,
+    pub reply_time_ms: Option<Curve>,
 }
 
 /// Calls of one class of clients.
@@ -396,7 +396,7 @@ pub struct OfClientClass {
     /// Calls that failed, those included.
     pub errors: u64,
     /// How long whole replies took.
-    pub reply_time_ms: Option<Distribution>,
+    pub reply_time_ms: Option<Curve>,
     /// The same from when calls should have been issued, with calls that were not answered.
     pub wait_ms: Option<Waits>,
 }

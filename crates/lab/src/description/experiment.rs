@@ -952,7 +952,7 @@ expect = 'c20 > w75 in replies/s at few'
             assert!(said.contains(expected), "{said}");
         }
         let running = text("receive = 'spread'").replace("'sluice'", "'http://127.0.0.1:80/'");
-        assert!(error(&running).contains("receive: http://127.0.0.1:80/ runs already"));
+        assert!(error(&running).contains("runs already, and stays as it is"));
     }
 
     #[test]

@@ -32,8 +32,9 @@ impl Grid {
             let texts = texts.ok_or_else(|| {
                 format!("{name}: allowed: numbers and words, such as {name} = [1, 2, 'inf']")
             })?;
-            match texts.iter().enumerate().find(|(at, text)| texts[..*at].contains(text)) {
-                Some((_, twice)) => Err(format!("{name}: {twice} is there twice")),
+            let twice = texts.iter().enumerate().find(|(at, text)| texts[..*at].contains(text));
+            match twice.map(|(_, text)| format!("{name}: {text} is there twice")) {
+                Some(error) => Err(error),
                 None => Ok((name.clone(), texts)),
             }
         });

@@ -299,19 +299,20 @@ const COMPUTED: &str = "computed";
 
 fn parties(results: &Results) -> Vec<Party> {
     let seconds = results.run.outcome.duration_s - results.run.warm_up_s;
-    let party = |name: &str, calls: u64, statuses: &By<StatusClass>, times: Option<Distribution>| Party {
+    let party = |name: &str, calls: u64, statuses: &By<StatusClass>, curve: Option<&Curve>| Party {
         name: name.to_owned(),
         calls_per_s: over(calls as f64, seconds),
         replies_2xx_per_s: over(statuses[StatusClass::Successful] as f64, seconds),
-        reply_time_ms_p99: times.map_or(0.0, |times| times.p99),
+        reply_time_ms_p99: curve.map_or(0.0, |curve| curve.times.p99),
+        percentiles: curve.map_or_else(Vec::new, |curve| curve.percentiles.clone()),
     };
     let classes = results.by_class.iter();
-    let classes = classes.map(|of| party(&of.class, of.calls, &of.statuses, of.reply_time_ms));
+    let classes = classes.map(|of| party(&of.class, of.calls, &of.statuses, of.reply_time_ms.as_ref()));
     // Where all is computed there is nothing to tell it from.
     let has_files = results.by_kind.iter().any(|kind| !kind.dynamic);
     let kinds = results.by_kind.iter().filter(|_| has_files).map(|of| {
         let name = if of.dynamic { COMPUTED } else { "files" };
-        party(name, of.calls, &of.statuses, of.reply_time_ms)
+        party(name, of.calls, &of.statuses, of.reply_time_ms.as_ref())
     });
     classes.chain(kinds).collect()
 }
@@ -473,6 +474,7 @@ mod tests {
             meek.reply_time_ms_p99,
             outcome.replies_2xx_per_s.unwrap(),
         ];
+        assert_eq!(meek.percentiles, [(0.5, 3.0), (0.99, 7.0)]);
         let work = outcome.work.unwrap();
         // 75 of 80 replies were good, 5 a second; 100 requests a second were computed in 5 s.
         let all =
@@ -537,7 +539,7 @@ mod tests {
             unfair(&[small.clone(), class("< 1 MiB", 100.0, 38.0), class("unknown", 50.0, 50.0)], 0.05),
             None
         );
-        let nearly = [small.clone(), class("< 1 MiB", 10_000.0, 3_800.0)];
+        let nearly = [class("< 1 KiB", 50_000.0, 15_000.0), class("< 1 MiB", 50_000.0, 19_000.0)];
         assert_eq!(unfair(&nearly, 0.05), None);
         assert!(unfair(&nearly, 0.02).unwrap().ends_with("at most 2 points more are allowed"));
         let said = unfair(&[small, class("< 1 MiB", 24.0, 21.0)], 0.05).unwrap();

@@ -143,6 +143,9 @@ pub struct Party {
     pub replies_2xx_per_s: f64,
     /// Of their whole replies.
     pub reply_time_ms_p99: f64,
+    /// Pairs of a part of one and the time below which that part of these replies is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub percentiles: Vec<(f64, f64)>,
 }
 
 /// What an application has done.

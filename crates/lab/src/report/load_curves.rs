@@ -1,5 +1,5 @@
-//! Figures over the offered rate: what servers do as clients come faster, with every repetition a point, the
-//! median a line, and the interval of the median a band.
+//! Figures over the offered rate, or over the CPU time that servers took: what they do as clients come faster,
+//! with every repetition a point, the median a line, and the interval of the median a band.
 
 use super::figure::{Figure, Key, Table};
 use super::group::{Group, Place, offered};
@@ -10,8 +10,26 @@ use super::svg::plot::Plot;
 use crate::judging::series::Series;
 use crate::statistics::Interval;
 
-/// What is drawn over the rate.
+/// What curves are drawn over.
+#[derive(Clone, Copy)]
+pub(super) struct Over {
+    /// What follows a figure's title in its drawing.
+    told: &'static str,
+    unit: &'static str,
+    of: Value,
+}
+
+/// Over what clients asked for.
+pub(super) const RATE: Over =
+    Over { told: " over the offered rate", unit: "offered, requests/s", of: offered };
+
+/// Over what the server took (Hashemian et al. 2014, figures 5 and 6).
+pub(super) const CPU: Over =
+    Over { told: "", unit: "server, % of a CPU", of: |outcome| outcome.cpu.server_cpus * 100.0 };
+
+/// What is drawn over that.
 pub(super) struct Curve<'a> {
+    pub(super) over: Over,
     pub(super) title: &'a str,
     pub(super) unit: &'a str,
     pub(super) of: Value,
@@ -25,13 +43,13 @@ pub(super) const READING: &str = "Lines: medians; bands: where they are with 95%
     repetition; crosses: trials that don't count.";
 
 pub(super) fn figure(group: &Group<'_>, curve: &Curve<'_>) -> Figure {
-    let Curve { title, unit, of, is_log, per_request } = curve;
+    let Curve { over, title, unit, of, is_log, per_request } = curve;
     let values = || group.places().flat_map(|place| place.sample(of).all().collect::<Vec<_>>());
-    let rates = group.places().flat_map(|place| place.sample(offered).all().collect::<Vec<_>>());
-    let x = Axis::linear("offered, requests/s", rates);
+    let rates = group.places().flat_map(|place| place.sample(over.of).all().collect::<Vec<_>>());
+    let x = Axis::linear(over.unit, rates);
     let y = if *is_log { Axis::log(unit, values()) } else { Axis::linear(unit, values()) };
-    let mut plot = Plot::new(&format!("{title} over the offered rate, {}", group.title), x, y);
-    let mut table = Table::new(&["server", "load", "offered", unit, "each repetition"]);
+    let mut plot = Plot::new(&format!("{title}{}, {}", over.told, group.title), x, y);
+    let mut table = Table::new(&["server", "load", over.unit, unit, "each repetition"]);
     let mut keys = Vec::new();
     if let Some(factor) = per_request {
         plot.diagonal(*factor);
@@ -43,15 +61,15 @@ pub(super) fn figure(group: &Group<'_>, curve: &Curve<'_>) -> Figure {
         let mut line = Vec::new();
         let mut band = Vec::new();
         for place in places {
-            let sample = place.sample(of);
-            for (at, value, is_counted) in each(place.series, *of) {
+            let (sample, at) = (place.sample(of), place.sample(over.of).median());
+            for (at, value, is_counted) in each(place.series, over.of, *of) {
                 plot.point(look, (at, value), if is_counted { Of::One } else { Of::Uncounted });
             }
-            if let (Some(at), Some((median, interval))) = (place.offered(), sample.middle()) {
+            if let (Some(at), Some((median, interval))) = (at, sample.middle()) {
                 line.push((at, median));
                 band.extend(interval.map(|Interval { lower, upper }| (at, lower, upper)));
             }
-            table.rows.push(place.cells([cell(place.offered()), sample.told(), sample.listed()]));
+            table.rows.push(place.cells([cell(at), sample.told(), sample.listed()]));
         }
         if !look.again {
             plot.band(look, &band);
@@ -65,8 +83,8 @@ pub(super) fn figure(group: &Group<'_>, curve: &Curve<'_>) -> Figure {
 }
 
 /// Where each trial stands, and whether it counts.
-fn each(series: &Series, value: Value) -> impl Iterator<Item = (f64, f64, bool)> {
-    let placed = series.tries().map(move |outcome| (offered(outcome), value(outcome), counts(outcome)));
+fn each(series: &Series, over: Value, value: Value) -> impl Iterator<Item = (f64, f64, bool)> {
+    let placed = series.tries().map(move |outcome| (over(outcome), value(outcome), counts(outcome)));
     placed.filter(|(at, value, _)| at.is_finite() && value.is_finite())
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::figure::{Figure, Table};
 use super::group::{Group, Place};
-use super::load_curves::{self, Curve, areas};
+use super::load_curves::{self, CPU, Curve, RATE, areas};
 use super::rows::Part;
 use super::sample::{Value, cell, counts};
 use super::{rows, times, work};
@@ -108,7 +108,7 @@ fn throughput(group: &Group<'_>) -> Block {
     let bits = |of: &Outcome| (BITS.of)(of) / of.replies_per_s;
     let per_reply = group.places().find_map(|place| place.sample(bits).median());
     let curve = |title, unit, of, per_request| {
-        load_curves::figure(group, &Curve { title, unit, of, is_log: false, per_request })
+        load_curves::figure(group, &Curve { over: RATE, title, unit, of, is_log: false, per_request })
     };
     let mut figures = vec![
         curve("Reply rate", "replies/s", |of| of.replies_per_s, Some(1.0)),
@@ -171,9 +171,15 @@ fn times_of(group: &Group<'_>) -> Block {
             ("99.9% of response times are below", |of| of.wait_ms.p999),
         ];
         figures.extend(curves.map(|(title, of)| {
-            let curve = Curve { title, unit: "ms", of, is_log: true, per_request: None };
+            let curve = Curve { over: RATE, title, unit: "ms", of, is_log: true, per_request: None };
             load_curves::figure(group, &curve)
         }));
+        if group.places().any(|place| place.sample(|of| of.cpu.server_cpus).all().next().is_some()) {
+            let title = "Mean response time over CPU time";
+            let of: Value = |of| of.wait_ms.mean;
+            let curve = Curve { over: CPU, title, unit: "ms", of, is_log: true, per_request: None };
+            figures.push(load_curves::figure(group, &curve));
+        }
     }
     figures.extend(group.points.iter().flat_map(|found| times::distributions(group, found)));
     let note = if group.points[0].point.setting.generator.is_sluicelab() {
@@ -264,7 +270,8 @@ fn cpu(group: &Group<'_>) -> Figure {
 fn memory(group: &Group<'_>) -> Figure {
     if group.is_open() && group.points.len() > 1 {
         let (title, unit) = ("Memory of the server's processes", "MB");
-        let curve = Curve { title, unit, of: MEMORY.of, is_log: false, per_request: None };
+        let (over, of) = (RATE, MEMORY.of);
+        let curve = Curve { over, title, unit, of, is_log: false, per_request: None };
         return load_curves::figure(group, &curve);
     }
     rows::dots(group, MEMORY)

@@ -100,6 +100,7 @@ fn a_page_has_verdicts_curves_and_rows() {
     let page = page(&measured());
     let curves = ["Reply rate", "Throughput", "Mean response time", "Cumulative distribution, 64 sessions"];
     holds(&page, &curves);
+    holds(&page, &["Mean response time over CPU time, single", "<th>server, % of a CPU</th>"]);
     holds(
         &page,
         &[
@@ -117,6 +118,22 @@ fn a_page_has_verdicts_curves_and_rows() {
             "<summary>Data and settings</summary>",
         ],
     );
+}
+
+#[test]
+fn files_and_what_is_computed_have_curves_of_their_own() {
+    let mut results = measured();
+    assert!(!page(&results).contains("Cumulative distribution, computed"));
+    for series in results.found.iter_mut().flat_map(|found| &mut found.series) {
+        for taken in series.rounds.iter_mut().flatten() {
+            let mut party = taken.outcome.parties[0].clone();
+            (party.name, party.percentiles) = ("computed".to_owned(), vec![(0.5, 31.0), (0.99, 47.0)]);
+            taken.outcome.parties.push(party);
+        }
+    }
+    let page = page(&results);
+    holds(&page, &["Cumulative distribution, computed, 64 sessions", "Percentiles, meek, 1x"]);
+    holds(&page, &["<th>99% ms</th>", "<td>31.0</td><td>47.0</td>"]);
 }
 
 #[test]

@@ -16,13 +16,42 @@ use crate::unique::unique;
 /// How these figures are to be read.
 pub(super) const READING: &str = "Medians over the trials that count.";
 
-/// Parts of one, and the time below which that part of the calls was: medians over the rounds.
-fn curve(series: &Series) -> Vec<(f64, f64)> {
-    let of = |outcome: &Outcome| {
+/// Whose times a figure is about.
+#[derive(Clone, Copy, Debug)]
+enum Whose<'a> {
+    /// Of all calls.
+    All,
+    /// Of whole replies to some of them: the name of a party.
+    Of(&'a str),
+}
+
+impl Whose<'_> {
+    fn curve(self, outcome: &Outcome) -> Vec<(f64, f64)> {
         let times = &outcome.wait_ms;
-        let few = || vec![(0.5, times.p50), (0.9, times.p90), (0.99, times.p99), (0.999, times.p999)];
-        if times.percentiles.is_empty() { few() } else { times.percentiles.clone() }
-    };
+        match self {
+            Self::All if times.percentiles.is_empty() => {
+                vec![(0.5, times.p50), (0.9, times.p90), (0.99, times.p99), (0.999, times.p999)]
+            }
+            Self::All => times.percentiles.clone(),
+            Self::Of(name) => {
+                let party = outcome.parties.iter().find(|party| party.name == name);
+                party.map_or_else(Vec::new, |party| party.percentiles.clone())
+            }
+        }
+    }
+
+    /// What stands before a load.
+    fn told(self) -> String {
+        match self {
+            Self::All => String::new(),
+            Self::Of(name) => format!("{name}, "),
+        }
+    }
+}
+
+/// Parts of one, and the time below which that part of the calls was: medians over the rounds.
+fn curve(series: &Series, whose: Whose<'_>) -> Vec<(f64, f64)> {
+    let of = |outcome: &Outcome| whose.curve(outcome);
     let all: Vec<Vec<(f64, f64)>> = series.outcomes().filter(|outcome| counts(outcome)).map(of).collect();
     let at = |part: f64| {
         let of_one = |curve: &Vec<(f64, f64)>| {
@@ -33,14 +62,24 @@ fn curve(series: &Series) -> Vec<(f64, f64)> {
     all.first().into_iter().flatten().filter_map(|(part, _)| at(*part)).collect()
 }
 
-/// The percentiles of all servers at a point, and their cumulative distributions.
-pub(super) fn distributions(group: &Group<'_>, found: &Found) -> [Figure; 2] {
+/// The percentiles of all servers at a point, and their cumulative distributions: of all calls, and of each
+/// party's replies.
+pub(super) fn distributions(group: &Group<'_>, found: &Found) -> Vec<Figure> {
+    let parties = found.series.iter().flat_map(Series::outcomes).flat_map(|outcome| &outcome.parties);
+    let told = parties.filter(|party| !party.percentiles.is_empty());
+    let names = unique(told.map(|party| party.name.as_str()));
+    let whose = [Whose::All].into_iter().chain(names.into_iter().map(Whose::Of));
+    whose.flat_map(|whose| distribution(group, found, whose)).collect()
+}
+
+fn distribution(group: &Group<'_>, found: &Found, whose: Whose<'_>) -> [Figure; 2] {
     let curves: Vec<(&Series, Vec<(f64, f64)>)> =
-        found.series.iter().map(|series| (series, curve(series))).collect();
+        found.series.iter().map(|series| (series, curve(series, whose))).collect();
     let times = || curves.iter().flat_map(|(_, curve)| curve.iter().map(|(_, ms)| *ms));
     let most = curves.iter().flat_map(|(_, curve)| curve.iter().map(|(part, _)| *part)).fold(0.9, f64::max);
     let load = &found.point.setting.load;
-    let label = |what: &str| format!("{what} of response times, {}, {load}", group.title);
+    let of = whose.told();
+    let label = |what: &str| format!("{what} of response times, {}, {of}{load}", group.title);
     let tail = Axis::nines("part of the calls", most);
     let mut percentiles = Plot::new(&label("Percentiles"), tail, Axis::log("ms", times()));
     let percent = Axis::linear("% of the calls", [100.0]);
@@ -70,17 +109,19 @@ pub(super) fn distributions(group: &Group<'_>, found: &Found) -> [Figure; 2] {
         row.resize(table.headings.len().max(row.len()), "–".to_owned());
         table.rows.push(row);
     }
-    [
-        ("Percentiles", "Each nine is as far from the one before.", percentiles),
-        ("Cumulative distribution", "Which part of the calls took no longer.", cdf),
-    ]
-    .map(|(title, note, plot)| Figure {
-        title: format!("{title}, {load}"),
-        note,
-        keys: keys.clone(),
-        drawing: plot.to_string(),
-        table: table.clone(),
-    })
+    let notes = match whose {
+        Whose::All => ["Each nine is as far from the one before.", "Which part of the calls took no longer."],
+        Whose::Of(_) => ["Of whole replies, since they were asked for."; 2],
+    };
+    [("Percentiles", notes[0], percentiles), ("Cumulative distribution", notes[1], cdf)].map(
+        |(title, note, plot)| Figure {
+            title: format!("{title}, {of}{load}"),
+            note,
+            keys: keys.clone(),
+            drawing: plot.to_string(),
+            table: table.clone(),
+        },
+    )
 }
 
 fn percent_of(part: f64) -> f64 {

@@ -212,7 +212,7 @@ fn of_kind((kind, of): (&Kind, &measures::OfKind)) -> OfKind {
         calls: of.calls,
         timeouts: of.timeouts,
         statuses: By::from(of.statuses),
-        reply_time_ms: distribution(&of.times),
+        reply_time_ms: curve(&of.times),
     }
 }
 
@@ -224,7 +224,7 @@ fn of_client_class((class, of): (&AskedOfClass, &measures::OfClientClass)) -> Of
         statuses: By::from(of.statuses),
         timeouts: of.outcomes.timeouts(),
         errors: of.outcomes.errors(),
-        reply_time_ms: distribution(&of.reply_times),
+        reply_time_ms: curve(&of.reply_times),
         wait_ms: waits(&of.waits),
     }
 }

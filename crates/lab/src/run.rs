@@ -282,8 +282,8 @@ fn needs_no_namespaces(experiment: &Experiment) -> Result<()> {
             (memory.is_some(), "memory and disk"),
             (share.is_some(), "share"),
             (*both_cpus, "both_cpus"),
-            (receive.is_some(), "receive"),
-            (!experiment.sysctls.is_empty(), "sysctls"),
+            (receive.is_chosen(), "receive"),
+            (experiment.asks_for_sysctls(), "sysctls"),
         ];
         if let Some((_, what)) = what.iter().find(|(is_set, _)| *is_set) {
             anyhow::bail!(

@@ -110,9 +110,9 @@ pub struct Setting {
     /// On how many CPUs servers run. `None`: on all that the lab has for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<u32>,
-    /// Which of the servers' CPUs receive. `None`: all of them, or with `both_cpus` for each network its own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub receive: Option<Receive>,
+    /// Which CPU does the work of receiving a packet.
+    #[serde(skip_serializing_if = "Receive::is_receivers")]
+    pub receive: Receive,
     /// By which rules results count.
     #[serde(skip_serializing_if = "Rules::are_usual")]
     pub rules: Rules,
@@ -121,6 +121,21 @@ pub struct Setting {
     pub may_wait: Option<u32>,
     /// How long things take.
     pub lengths: Lengths,
+}
+
+/// Which CPU does the work of receiving a packet: finding its socket, and waking who waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Receive {
+    /// The one that sent it, as on the loopback interface.
+    Sender,
+    /// One of those on which whoever it is for runs. The sender interrupts it, which a virtual machine makes
+    /// dearer than all else that a small reply costs. With `both_cpus` each network has its own CPU for it.
+    Receiver,
+    /// The first of the servers' CPUs.
+    One,
+    /// All of the servers' CPUs, connections by their hash.
+    Spread,
 }
 
 /// How the alternatives of a point are measured.
@@ -134,16 +149,6 @@ pub enum Order {
     Abreast,
     /// One after the other, each started when it is its turn.
     InTurn,
-}
-
-/// Which of the servers' CPUs receive packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Receive {
-    /// The first.
-    One,
-    /// All, connections by their hash.
-    Spread,
 }
 
 /// The rules of a paper, by which a trial counts or has failed.
@@ -179,6 +184,11 @@ pub struct Judge {
     pub rounds: u32,
 }
 
+/// BBR paces what it sends by timers, each of which costs a virtual machine more than the reply: nginx takes
+/// 44 us for one of 100 KB with it, and 24 us without. Where no packet is lost, `cubic` does as `reno` does,
+/// which every network namespace may have.
+const USUAL_SYSCTLS: [&str; 1] = ["net.ipv4.tcp_congestion_control=reno"];
+
 /// Rounds that there may be at most.
 pub const MOST_ROUNDS: u32 = 1_000;
 
@@ -201,8 +211,7 @@ struct Written {
     settling: Option<Time>,
     profile: Option<Time>,
     system_calls: Option<Time>,
-    #[serde(default)]
-    sysctls: Vec<String>,
+    sysctls: Option<Vec<String>>,
     /// What points have that don't say anything else: a [`WrittenSetting`].
     #[serde(flatten)]
     usual: Table,
@@ -366,6 +375,17 @@ impl WrittenSetting {
                 return Err(format!("cpus: {cpus}, and a share is one of a single CPU; allowed with it: 1"));
             }
         }
+        let both_cpus = self.both_cpus.unwrap_or(false);
+        let receive = match (self.receive, both_cpus, &load) {
+            (Some(Receive::Sender), true, _) => {
+                let why = "with both_cpus each CPU receives for its own address";
+                return Err(format!("receive: {why}; allowed: 'receiver'"));
+            }
+            (Some(receive), ..) => receive,
+            // What a server drops would cost the clients.
+            (None, true, _) | (None, _, Load::Times(_)) => Receive::Receiver,
+            (None, false, _) => Receive::Sender,
+        };
         if order == Order::Abreast && self.share.is_none() {
             return Err("order: servers abreast need a share".to_owned());
         }
@@ -383,9 +403,9 @@ impl WrittenSetting {
             cold,
             share: self.share,
             turn_us: within("turn_us", self.turn_us.unwrap_or(500), 20, 10_000)?,
-            both_cpus: self.both_cpus.unwrap_or(false),
+            both_cpus,
             cpus: self.cpus,
-            receive: self.receive,
+            receive,
             rules: self.rules.unwrap_or_default(),
             may_wait: self.may_wait.map(|percent| within("may_wait", percent, 0, 100)).transpose()?,
             lengths,
@@ -397,6 +417,18 @@ impl WrittenSetting {
             }
             Tool::Wrk { .. } => setting.for_wrk(),
         }
+    }
+}
+
+impl Receive {
+    /// Older journals know nothing else, and have it unsaid.
+    fn is_receivers(&self) -> bool {
+        *self == Self::Receiver
+    }
+
+    /// Whether somebody chose among the servers' CPUs.
+    pub(crate) fn is_chosen(self) -> bool {
+        matches!(self, Self::One | Self::Spread)
     }
 }
 
@@ -436,7 +468,7 @@ impl PointSpec {
             (memory.is_some(), "memory"),
             (*both_cpus, "both_cpus"),
             (cpus.is_some(), "cpus"),
-            (receive.is_some(), "receive"),
+            (receive.is_chosen(), "receive"),
             (*cold, "cold"),
         ];
         if let Some((_, key)) = set.into_iter().find(|(is_set, _)| *is_set) {
@@ -564,6 +596,11 @@ impl WrittenPoint {
 }
 
 impl Experiment {
+    /// Whether it sets what takes network namespaces to set.
+    pub(crate) fn asks_for_sysctls(&self) -> bool {
+        self.sysctls.iter().any(|own| !USUAL_SYSCTLS.contains(&own.as_str()))
+    }
+
     /// Reads the file.
     ///
     /// # Errors
@@ -622,7 +659,7 @@ impl Experiment {
             settling: written.settling.map_or(Duration::ZERO, |time| time.0),
             profile: written.profile.map(|time| time.0),
             system_calls: written.system_calls.map(|time| time.0),
-            sysctls: written.sysctls,
+            sysctls: written.sysctls.unwrap_or_else(|| USUAL_SYSCTLS.map(str::to_owned).into()),
             points,
             judge: written.judge,
             findings: written.findings,
@@ -673,7 +710,7 @@ impl Experiment {
         let is_elsewhere = |server: &&Spec| server.running().is_some();
         if let Some(running) = self.servers().into_iter().find(is_elsewhere) {
             let needs = [
-                (!self.sysctls.is_empty(), "sysctls"),
+                (self.asks_for_sysctls(), "sysctls"),
                 (!running.is_seen() && self.profile.is_some(), "profile"),
                 (!running.is_seen() && self.system_calls.is_some(), "system_calls"),
             ];
@@ -938,13 +975,26 @@ expect = 'c20 > w75 in replies/s at few'
         };
         let setting = |keys: &str| Experiment::parse(&text(keys)).unwrap().points.remove(0).setting;
         let set = setting("cpus = 2\nreceive = 'one'\nrules = 'P07'");
-        assert_eq!((set.cpus, set.receive, set.rules), (Some(2), Some(Receive::One), Rules::P07));
+        assert_eq!((set.cpus, set.receive, set.rules), (Some(2), Receive::One, Rules::P07));
         assert_eq!(setting("rules = 'none'").rules, Rules::None);
         // What nobody has said is in no file of results, so that those of before are read as they were.
         let usual = serde_json::to_value(setting("")).unwrap();
-        assert!(["cpus", "receive", "rules"].iter().all(|key| usual.get(key).is_none()));
+        assert!(["cpus", "rules"].iter().all(|key| usual.get(key).is_none()));
+        let receive = |load: &str, keys: &str| {
+            Experiment::parse(&text(keys).replace("4 sessions", load)).unwrap().points[0].setting.receive
+        };
+        assert_eq!(receive("4 sessions", ""), Receive::Sender);
+        assert_eq!(receive("500 requests/s", ""), Receive::Sender);
+        assert_eq!(receive("500 requests/s", "receive = 'receiver'"), Receive::Receiver);
+        // Clients would pay for what the server drops.
+        assert_eq!(receive("2x", ""), Receive::Receiver);
+        assert_eq!(receive("4 sessions", "both_cpus = true"), Receive::Receiver);
+        // It was the only one once, so results of before are read as they were.
+        let once = serde_json::to_value(setting("receive = 'receiver'")).unwrap();
+        assert!(once.get("receive").is_none());
         for (keys, expected) in [
             ("cpus = 1\nboth_cpus = true", "cpus: with both_cpus servers are on all"),
+            ("receive = 'sender'\nboth_cpus = true", "receive: with both_cpus each CPU receives for its own"),
             ("cpus = 2\nshare = 10", "cpus: 2, and a share is one of a single CPU"),
             ("rules = 'none'\ngenerator = 'wrk'", "generator: wrk can't have rules"),
         ] {

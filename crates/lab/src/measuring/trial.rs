@@ -276,11 +276,12 @@ fn placed(means: &Means, setting: &Setting) -> Means {
 fn links(Means { server_cpus, client_cpus, .. }: &Means, setting: &Setting) -> Vec<Link> {
     let link = |usual: &[usize]| Link {
         server_cpus: match setting.receive {
-            Some(Receive::One) => server_cpus[..1].to_vec(),
-            Some(Receive::Spread) => server_cpus.clone(),
-            None => usual.to_vec(),
+            Receive::Sender => Vec::new(),
+            Receive::Receiver => usual.to_vec(),
+            Receive::One => server_cpus[..1].to_vec(),
+            Receive::Spread => server_cpus.clone(),
         },
-        client_cpus: client_cpus.clone(),
+        client_cpus: if setting.receive == Receive::Sender { Vec::new() } else { client_cpus.clone() },
     };
     if setting.both_cpus {
         return server_cpus.iter().map(|cpu| link(&[*cpu])).collect();
@@ -518,6 +519,7 @@ mod tests {
     fn a_point_says_on_how_many_cpus_servers_run_and_who_receives() {
         assert_eq!(of(""), (vec![0, 1], vec![2, 3], vec![vec![0, 1]]));
         assert_eq!(of("receive = 'one'"), (vec![0, 1], vec![2, 3], vec![vec![0]]));
+        assert_eq!(of("receive = 'sender'").2, [Vec::new()]);
         assert_eq!(of("cpus = 1"), (vec![0], vec![2, 3], vec![vec![0]]));
         assert_eq!(of("cpus = 3").0, [0, 1, 2]);
         let both = |receive: &str| of(&format!("both_cpus = true\n{receive}"));

@@ -159,10 +159,12 @@ impl<'a> Group<'a> {
         said.extend(share.map(|share| format!("{share}% of a CPU for each server, {turn_us} us at a time")));
         said.extend(both_cpus.then(|| "servers and clients on all CPUs".to_owned()));
         said.extend(cpus.map(|cpus| format!("servers on {cpus} {}", if cpus == 1 { "CPU" } else { "CPUs" })));
-        said.extend(receive.map(|receive| match receive {
-            Receive::One => "the first of the servers' CPUs receives".to_owned(),
-            Receive::Spread => "all of the servers' CPUs receive".to_owned(),
-        }));
+        said.extend(match receive {
+            Receive::Sender => Some("packets received on the sender's CPU".to_owned()),
+            Receive::Receiver => None,
+            Receive::One => Some("the first of the servers' CPUs receives".to_owned()),
+            Receive::Spread => Some("all of the servers' CPUs receive".to_owned()),
+        });
         said.extend(match rules {
             Rules::H12 => None,
             Rules::P07 => Some("rules: those of Pariag and others 2007".to_owned()),

@@ -63,4 +63,6 @@ pub fn address(page: &Path) -> String {
 }
 
 #[cfg(test)]
+mod power;
+#[cfg(test)]
 mod tests;

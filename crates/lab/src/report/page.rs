@@ -90,7 +90,7 @@ fn facts(results: &Results) -> Vec<(&'static str, String)> {
     let mut facts: Vec<_> = machines.into_iter().map(|machine| ("Machine", machine)).collect();
     facts.push(("CPUs", format!("servers {}; clients {}", list("/cpus/server"), list("/cpus/clients"))));
     facts.push(("Network", network.to_owned()));
-    if !results.experiment.sysctls.is_empty() {
+    if !results.experiment.sysctls.is_empty() && results.settings["network"] == "namespaces" {
         facts.push(("sysctl", results.experiment.sysctls.join(", ")));
     }
     facts

@@ -11,6 +11,9 @@ use crate::description::quantity::Quantity;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Finding {
+    /// Its row of the catalogue of papers, such as `B04-8`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
     /// Where it is told.
     pub paper: String,
     /// What is told there, in words.

@@ -10,7 +10,6 @@ pub mod tuned;
 /// The directory of the trials' records, in one of results.
 pub const TRIALS: &str = "trials";
 
-/// The version of `journal.jsonl` and `results.json`, which both have as `schema`: changes when something is
-/// removed, renamed or comes to mean something else. `docs/schemas/` describes them. A journal without it is
-/// of version 1.
+/// The version of `journal.jsonl`, which it has as `schema`: changes when something is removed, renamed or
+/// comes to mean something else. `docs/schemas/` describes it. A journal without it is of version 1.
 pub const SCHEMA: u64 = 2;

@@ -10,6 +10,7 @@ use super::group::Scene;
 use super::heat_map::Searched;
 use super::sample::{counts, digits};
 use super::section::Section;
+use crate::judging::holding::Holding;
 use crate::record::profile::Profile;
 use crate::record::tuned::Found;
 use crate::report::results::{Held, Results, Sentence, Trial};
@@ -67,11 +68,12 @@ impl<'a> Page<'a> {
 
 /// The class of a finding of others, and what stands before it.
 fn badge(held: &Held) -> (&'static str, &'static str) {
-    match held.holds {
-        Some(true) => ("better", "holds here"),
-        Some(false) => ("worse", "does not hold here"),
-        None => ("cannot", "cannot tell"),
-    }
+    let class = match held.says {
+        Holding::Holds => "better",
+        Holding::OtherSize | Holding::CannotTell(_) => "cannot",
+        Holding::Contradicted => "worse",
+    };
+    (class, held.says.word())
 }
 
 fn facts(results: &Results) -> Vec<(&'static str, String)> {

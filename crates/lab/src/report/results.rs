@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use crate::description::experiment::Experiment;
 use crate::description::finding::Finding;
+use crate::judging::holding::Holding;
 use crate::judging::series::Found;
 use crate::judging::series::{Series, Taken};
 use crate::judging::steady;
 use crate::judging::verdict::{self, Doubts, Verdict};
 use crate::measuring::stages::Stages;
-use crate::record::SCHEMA;
 use crate::record::journal::{Journal, Session};
 use crate::record::outcome::Outcome;
 use crate::record::profile::Profile;
@@ -24,6 +24,10 @@ use crate::statistics::{Ratio, chance};
 pub const EXPERIMENT: &str = "experiment.toml";
 /// What was measured so far.
 pub const JOURNAL: &str = "journal.jsonl";
+
+/// The version of `results.json`, which it has as `schema`: changes when something is removed, renamed or
+/// comes to mean something else. Journals have a version of their own.
+pub const SCHEMA: u64 = 3;
 
 /// Everything. What it looks like as `results.json` is in `docs/schemas/results.schema.json`.
 #[derive(Debug, Serialize)]
@@ -113,8 +117,8 @@ pub struct Held {
     pub finding: Finding,
     /// Ours: what has more over what has less.
     pub ratio: Option<Ratio>,
-    /// Whether it is so here, or nothing can be said.
-    pub holds: Option<bool>,
+    /// Whether it is so here.
+    pub says: Holding,
 }
 
 impl Results {
@@ -250,12 +254,16 @@ impl Results {
 
 /// Those of which chance alone makes one like them too often, among so many, are nothing that can be told.
 fn beyond_chance(all: Vec<(Held, f64)>) -> Vec<Held> {
-    let chances: Vec<f64> =
-        all.iter().filter(|(held, _)| held.holds.is_some()).map(|(_, chance)| *chance).collect();
-    let mut is_told = verdict::beyond_chance(&chances).into_iter();
-    let judge = |(held, _): (Held, f64)| {
-        let holds = held.holds.filter(|_| is_told.next() == Some(true));
-        Held { holds, ..held }
+    let is_told = |held: &Held| !matches!(held.says, Holding::CannotTell(_));
+    let chances: Vec<f64> = all.iter().filter(|(held, _)| is_told(held)).map(|(_, chance)| *chance).collect();
+    let mut are_beyond = verdict::beyond_chance(&chances).into_iter();
+    let judge = |(held, chance): (Held, f64)| {
+        if !is_told(&held) || are_beyond.next() == Some(true) {
+            return held;
+        }
+        let count = chances.len();
+        let why = format!("among {count} findings, chance alone makes one like it too often ({chance:.3})");
+        Held { says: Holding::CannotTell(why), ..held }
     };
     all.into_iter().map(judge).collect()
 }
@@ -281,13 +289,16 @@ impl Held {
             let first = at.series.first();
             first.is_some_and(|first| verdict::against_first(at, first, relation.quantity, margin).is_some())
         });
-        let holds = ratio.as_ref().and_then(|ratio| match ratio {
-            _ if first_is_off || !(counts(&relation.more) && counts(&relation.less)) => None,
-            _ if ratio.is_above_one(margin) => Some(true),
-            _ if ratio.is_below_one(margin) => Some(false),
-            _ => None,
-        });
-        (Self { finding: finding.clone(), ratio, holds }, chance(&quotients, margin))
+        let cannot = |why: &str| Holding::CannotTell(why.to_owned());
+        let says = match &ratio {
+            None => cannot("not measured"),
+            _ if first_is_off => cannot("the first server differs from itself"),
+            _ if !(counts(&relation.more) && counts(&relation.less)) => cannot("not all trials count"),
+            Some(ratio) if ratio.is_above_one(margin) => Holding::Holds,
+            Some(ratio) if ratio.is_below_one(margin) => Holding::Contradicted,
+            Some(_) => cannot("the interval is not beyond the margin"),
+        };
+        (Self { finding: finding.clone(), ratio, says }, chance(&quotients, margin))
     }
 }
 
@@ -296,7 +307,7 @@ mod tests {
     use super::*;
     use crate::tests::series;
 
-    fn told(count: usize) -> Vec<Option<bool>> {
+    fn told(count: usize) -> Vec<&'static str> {
         let finding =
             "[[findings]]\npaper = 'p'\nsays = 's'\nexpect = 'sped > nginx in replies/s at single, 2x'\n";
         let text = "title = 't'\nservers = ['sped = sluice', 'nginx']\n[[points]]\nworkload = 'single'\n\
@@ -306,12 +317,12 @@ mod tests {
             vec![series("sped", &[100.0; 6]), series("nginx", &[75.0, 93.0, 88.0, 80.0, 93.0, 85.0])];
         let found = [Found { point: experiment.points.remove(0), series, missing: 0 }];
         let all = experiment.findings.iter().map(|finding| Held::of(finding, &found, 0.02, &|_, _| None));
-        beyond_chance(all.collect()).into_iter().map(|held| held.holds).collect()
+        beyond_chance(all.collect()).into_iter().map(|held| held.says.word()).collect()
     }
 
     #[test]
     fn the_more_findings_are_looked_at_the_less_is_told_of_each() {
-        assert_eq!(told(1), [Some(true)]);
-        assert_eq!(told(20), vec![None; 20]);
+        assert_eq!(told(1), ["holds"]);
+        assert_eq!(told(20), ["cannot tell"; 20]);
     }
 }

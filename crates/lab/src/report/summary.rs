@@ -83,13 +83,8 @@ fn sentence(text: &mut String, badge: &str, says: &str) {
 fn finding(text: &mut String, held: &Held) {
     let finding = &held.finding;
     let ours = held.ours();
-    let badge = match held.holds {
-        Some(true) => "holds",
-        Some(false) => "does NOT hold",
-        None => "cannot tell",
-    };
     let says = format!("{}: \"{}\" (here: {}: {ours}).", finding.paper, finding.says, finding.expect);
-    wrapped(text, &format!("{badge:BADGE$} "), BADGE + 1, &says);
+    wrapped(text, &format!("{:BADGE$} ", held.says.word()), BADGE + 1, &says);
 }
 
 /// Words in lines that are no longer than a terminal's; all but the first begin with so many spaces.

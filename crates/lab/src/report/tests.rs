@@ -34,7 +34,7 @@ fn results(of: impl Fn(usize) -> Vec<Series>) -> Results {
         .collect();
     let verdicts = verdict::verdicts(&found, experiment.margin, &|_, _| None);
     Results {
-        schema: crate::record::SCHEMA,
+        schema: super::results::SCHEMA,
         settings: json!({ "builds": {}, "cpus": { "server": [0], "clients": [1] }, "network": "loopback" }),
         sessions: Vec::new(),
         left_out: Vec::new(),

@@ -44,6 +44,8 @@ enum Command {
     Tune(Box<lab::tune::Options>),
     /// Say what a directory of results says
     Report(lab::run::Report),
+    /// Tell what five papers found, and whether it is so here
+    Papers(lab::papers::Options),
     /// Clean up behind the process with this id once standard input ends
     #[command(name = ::lab::programs::janitor::SUBCOMMAND, hide = true)]
     Janitor {
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Command::Run(options) => lab::run::run(&options),
         Command::Tune(options) => lab::tune::run(&options),
         Command::Report(options) => lab::run::report(&options),
+        Command::Papers(options) => lab::papers::run(&options),
         Command::Janitor { run } => ::lab::programs::janitor::attend(run).map(|()| ExitCode::SUCCESS),
         Command::Pages(options) => options.write(Sluicelab::command()).map(|()| ExitCode::SUCCESS),
         Command::Doctor(command) => command.run().map(|()| ExitCode::SUCCESS),

@@ -11,7 +11,8 @@
 //! - [`measuring`]: what is measured in which order, and one trial of it;
 //! - [`report`]: what a directory of results says: on a page, in files for other programs, on a terminal;
 //! - [`run`]: an experiment from its file to its directory of results;
-//! - [`tuning`]: experiments after each other, each of what was best in the one before.
+//! - [`tuning`]: experiments after each other, each of what was best in the one before;
+//! - [`papers`]: what papers have found, and what experiments say of it.
 //!
 //! All rooms use [`statistics`], [`progress`] and [`table`].
 
@@ -19,6 +20,7 @@ pub mod description;
 pub mod judging;
 pub mod measuring;
 mod near;
+pub mod papers;
 pub mod programs;
 pub mod progress;
 pub mod record;

@@ -46,7 +46,7 @@ use crate::servers::spec::Spec;
 pub use crate::measuring::network::may_isolate;
 
 /// Where it was.
-const ENVIRONMENT: &str = "environment.json";
+pub const ENVIRONMENT: &str = "environment.json";
 /// Hashes of all other files.
 const HASHES: &str = "SHA256SUMS";
 
@@ -65,6 +65,11 @@ impl std::error::Error for Refused {}
 impl Refused {
     fn new(error: &anyhow::Error) -> Self {
         Self(format!("{error:#}"))
+    }
+
+    /// For this reason.
+    pub fn because(why: String) -> Self {
+        Self(why)
     }
 }
 
@@ -275,7 +280,8 @@ fn build(path: &Path) -> Result<String> {
 }
 
 /// What can't be had without root is refused before anything is measured.
-fn needs_no_namespaces(experiment: &Experiment) -> Result<()> {
+/// Whether anybody can run it.
+pub(crate) fn needs_no_namespaces(experiment: &Experiment) -> Result<()> {
     for point in &experiment.points {
         let Setting { memory, share, both_cpus, receive, .. } = &point.setting;
         let what = [

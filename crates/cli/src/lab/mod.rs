@@ -7,6 +7,7 @@ pub(crate) mod doctor;
 pub(crate) mod fileset;
 pub(crate) mod load;
 mod means;
+pub(crate) mod papers;
 mod progress;
 pub(crate) mod run;
 pub(crate) mod sessions;

@@ -85,8 +85,18 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 /// Runs it, and says what came of it, and beforehand if nothing can.
 pub(super) fn carry_out(text: &str, directory: &Path, options: &means::Where) -> Result<()> {
+    carry_out_as(text, directory, options, &resuming(directory, options))
+}
+
+/// The same, by another command than `run`: with what follows this program's name, it goes on.
+pub(super) fn carry_out_as(text: &str, directory: &Path, options: &means::Where, go_on: &str) -> Result<()> {
     let means = options.means()?;
-    carry(&run::check(text, directory, &means)?, directory, options)
+    carry(&run::check(text, directory, &means)?, directory, options, go_on)
+}
+
+/// How `run` goes on with a directory.
+fn resuming(directory: &Path, options: &means::Where) -> String {
+    format!("run --resume {}{}", quoted_path(directory), options.typed())
 }
 
 /// The same, for servers that are all to take part: each is asked whether it takes its settings.
@@ -94,10 +104,10 @@ pub(super) fn carry_out_with_all(text: &str, directory: &Path, options: &means::
     let means = options.means()?;
     let checked = run::check(text, directory, &means)?;
     checked.ask_servers()?;
-    carry(&checked, directory, options)
+    carry(&checked, directory, options, &resuming(directory, options))
 }
 
-fn carry(checked: &run::Checked<'_>, directory: &Path, options: &means::Where) -> Result<()> {
+fn carry(checked: &run::Checked<'_>, directory: &Path, options: &means::Where, go_on: &str) -> Result<()> {
     check_clients(&checked.experiment)?;
     if let Some(why) = checked.experiment.too_few_rounds() {
         super::tell(&why);
@@ -110,7 +120,7 @@ fn carry(checked: &run::Checked<'_>, directory: &Path, options: &means::Where) -
     super::tell_of_others();
     let progress = Progress::new();
     checked.run(&progress).map_err(|error| {
-        let go_on = format!("{} run --resume {}{}", program(), quoted_path(directory), options.typed());
+        let go_on = format!("{} {go_on}", program());
         let has_any = directory.join(results::JOURNAL).is_file();
         or_how_to_go_on(error, &progress, &go_on, has_any.then_some(directory))
     })?;

@@ -5,6 +5,7 @@
 //! failed.
 
 mod marks;
+mod papers;
 mod published;
 
 use std::fs;

@@ -26,7 +26,9 @@ pub(crate) const SCRIPT: &str = r#"
     function drawn(page) {
         const cells = row => [...row.cells].map(cell => cell.textContent);
         const last = list => list[list.length - 1];
-        return [...page.querySelectorAll("figure svg[role=img]")].map(svg => {
+        const drawings = [...page.querySelectorAll("figure svg[role=img]")];
+        // Those of the page of papers have no table.
+        return drawings.filter(svg => svg.closest("figure").querySelector("h4")).map(svg => {
             const figure = svg.closest("figure");
             const rect = element => {
                 const within = element.ownerSVGElement.getScreenCTM().inverse();

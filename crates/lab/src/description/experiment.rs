@@ -824,6 +824,11 @@ impl Experiment {
         unique(self.points.iter().flat_map(|point| &point.servers))
     }
 
+    /// Whether it has the servers and the points that a finding is about.
+    pub(crate) fn has(&self, finding: &Finding) -> bool {
+        self.check_finding(finding).is_ok()
+    }
+
     /// Whether it has what a finding is about.
     fn check_finding(&self, finding: &Finding) -> Result<(), String> {
         let Relation { more, less, point, .. } = &finding.expect;

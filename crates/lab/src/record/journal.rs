@@ -7,10 +7,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
-use std::io::Write as _;
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use flate2::read::MultiGzDecoder;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -88,10 +89,11 @@ impl Journal {
         Ok(this)
     }
 
-    /// Only looks at the journal at `path`.
+    /// Only looks at the journal at `path`, which is compressed if its name ends in `.gz`.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        Self::parse(path, &text)
+        let is_compressed = path.extension().is_some_and(|end| end == "gz");
+        let text = if is_compressed { decompressed(path) } else { fs::read_to_string(path) };
+        Self::parse(path, &text.with_context(|| format!("cannot read {}", path.display()))?)
     }
 
     fn parse(path: &Path, text: &str) -> Result<Self> {
@@ -172,6 +174,12 @@ impl Journal {
         self.put(key, &value)?;
         Ok(value)
     }
+}
+
+fn decompressed(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    MultiGzDecoder::new(File::open(path)?).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// At once, so that nobody sees half a line but where the machine stops.

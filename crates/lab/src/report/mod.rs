@@ -6,7 +6,7 @@
 //! (`load_curves`), as `rows`, of response `times`; what a search for settings came to has a `heat_map`,
 //! what an application did is `work`; the files by which servers were configured are `configurations`. A
 //! `figure` is a drawing (`svg`) with the same as a table; what trials say about a quantity is a `sample`.
-//! [`markdown`] has tables for documents.
+//! [`markdown`] has tables for documents, `sizes` draws what others have found beside what was found here.
 
 mod configurations;
 mod figure;
@@ -20,6 +20,7 @@ pub mod results;
 mod rows;
 mod sample;
 mod section;
+pub(crate) mod sizes;
 pub mod summary;
 mod svg;
 mod times;

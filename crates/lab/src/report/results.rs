@@ -130,7 +130,8 @@ impl Results {
         Self::from(experiment, &journal)
     }
 
-    fn from(experiment: Experiment, journal: &Journal) -> Result<Self> {
+    /// Of a journal, for this experiment.
+    pub(crate) fn from(experiment: Experiment, journal: &Journal) -> Result<Self> {
         let stages = Stages(&experiment);
         let calibration = stages.calibration(journal)?;
         let measuring = stages.measuring(journal)?;

@@ -96,6 +96,26 @@ impl Rows {
         self.all.push(row);
     }
 
+    /// A size that others have found, as a bar, and what was found here.
+    pub(in crate::report) fn beside(
+        &mut self,
+        (name, look): (&str, Look),
+        value: String,
+        theirs: Option<[f64; 2]>,
+        ours: Option<(f64, Option<Interval>)>,
+    ) {
+        self.dots((name, look, ""), value, (&[], &[]), ours);
+        let bar = theirs.map(|[from, to]| {
+            let (from, to) = (self.x_of(from), self.x_of(to));
+            // One number is seen as well.
+            let width = px(to - from).max(5.0);
+            Bar { class: "theirs".to_owned(), x: px((from + to - width) / 2.0), width }
+        });
+        if let Some(row) = self.all.last_mut() {
+            row.bars.extend(bar);
+        }
+    }
+
     /// Values that count and others that don't, with what they come to. The class says what follows.
     pub(in crate::report) fn dots(
         &mut self,

@@ -1,0 +1,295 @@
+//! `sluicelab papers`: what papers found, what is measured of it here, and what came of that.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, anyhow};
+use clap::{Args, Subcommand};
+use lab::description::experiment::Experiment;
+use lab::papers::catalogue::{self, Catalogue, Here, Row};
+use lab::papers::measured::{self, Measured};
+use lab::papers::quick::Quick;
+use lab::papers::text::{self, Terminal};
+use lab::papers::verdict::{self, Verdict};
+use lab::papers::{document, kept, page, show};
+use lab::programs::interrupt;
+use lab::progress::Progress;
+use lab::report;
+use lab::run::Refused;
+
+use super::{BadInput, means, run as runs};
+use crate::console::print;
+
+/// `sluicelab papers`.
+#[derive(Debug, Args)]
+#[command(
+    subcommand_value_name = "WHAT",
+    after_help = "Without a subcommand all rows are listed, a line each, with what is said of them today.\n\n\
+    Exit codes: 0 done; 1 failure while running, or interrupted; 2 bad usage or input."
+)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Tell all that is known of a row: the paper's numbers, ours, and how to repeat it
+    Show {
+        /// The row's name in the list, such as B04-8
+        #[arg(value_name = "ROW")]
+        id: String,
+    },
+    /// Measure rows, and keep what came of it
+    Run(Box<Run>),
+    /// Write the page of all rows
+    ///
+    /// In the source tree it judges all kept journals again, and writes docs/papers.md as well.
+    Report {
+        /// The page [default: papers.html; in the source tree target/reports/papers.html]
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+}
+
+/// `sluicelab papers run`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A row is measured in results/papers. When it is complete, its journal, its environment and \
+    its experiment are kept in docs/measurements/papers of the source tree, elsewhere in results/papers, or \
+    in --out DIR. With --resume a run goes on that was interrupted, and rows are left out whose experiment \
+    is kept as it is today.\n\n\
+    Exit codes: 0 measured, whatever was found; 1 failure while running, or interrupted; 2 bad usage or \
+    input."
+)]
+struct Run {
+    /// Rows by their names in the list, such as B04-8
+    #[arg(value_name = "ROW", required_unless_present = "all", conflicts_with = "all")]
+    ids: Vec<String>,
+    /// All rows that have an experiment, one after the other; one that fails does not end the others
+    #[arg(long)]
+    all: bool,
+    /// Go on with what is missing
+    #[arg(long)]
+    resume: bool,
+    /// Show the shape in at most three minutes, without root: ratios and no verdict, and nothing is kept
+    #[arg(long, conflicts_with_all = ["resume", "all"])]
+    quick: bool,
+    #[command(flatten)]
+    means: means::Where,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    match &options.command {
+        None => list()?,
+        Some(Command::Show { id }) => show(id)?,
+        Some(Command::Run(options)) => return options.run(),
+        Some(Command::Report { out }) => report(out.as_deref())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list() -> Result<()> {
+    let (catalogue, measured) = (catalogue()?, known()?);
+    print(&text::list(&verdict::verdicts(&catalogue, &measured), Terminal::of_standard_output()))?;
+    Ok(())
+}
+
+fn show(id: &str) -> Result<()> {
+    let (catalogue, measured) = (catalogue()?, known()?);
+    let row = catalogue.row(id).map_err(BadInput)?;
+    print(&show::text(&catalogue, &Verdict::of(row, &measured), Terminal::of_standard_output()))?;
+    Ok(())
+}
+
+fn report(out: Option<&Path>) -> Result<()> {
+    let catalogue = catalogue()?;
+    let root = source_tree();
+    let measured = match &root {
+        Some(root) => {
+            let measured = kept::evaluate_all(&catalogue, root)?;
+            write(&root.join("docs/measurements").join(measured::FILE), &measured.text()?)?;
+            write(&root.join(document::FILE), &document::markdown(&catalogue, &measured))?;
+            measured
+        }
+        None => known()?,
+    };
+    let usual =
+        root.map_or_else(|| PathBuf::from("papers.html"), |root| root.join("target/reports/papers.html"));
+    let path = out.map_or(usual, Path::to_owned);
+    write(&path, &page::html(&catalogue, &measured)?)?;
+    print(&format!(
+        "{}\nreport: {}\n",
+        verdicts(&catalogue, &measured),
+        report::address(&path.canonicalize()?)
+    ))?;
+    Ok(())
+}
+
+/// How many rows there are of each kind.
+fn verdicts(catalogue: &Catalogue, measured: &Measured) -> String {
+    page::sentence(&verdict::verdicts(catalogue, measured))
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    }
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn catalogue() -> Result<Catalogue> {
+    Catalogue::embedded().map_err(|error| anyhow!("experiments/papers.toml: {error}"))
+}
+
+/// What is measured, in the source tree or below `results`, and else what this program was built with.
+fn known() -> Result<Measured> {
+    Measured::embedded()?.with(&base().join(measured::FILE))
+}
+
+fn source_tree() -> Option<PathBuf> {
+    measured::source_tree(&std::env::current_dir().ok()?)
+}
+
+/// Where measurements are kept.
+fn base() -> PathBuf {
+    source_tree().map_or_else(|| PathBuf::from("results"), |root| root.join("docs/measurements"))
+}
+
+/// The experiments of rows, each once with the first row that names it.
+fn experiments_of<'a>(rows: &[&'a Row]) -> Vec<(&'a str, &'a str)> {
+    let mut all: Vec<(&str, &str)> = Vec::new();
+    for row in rows {
+        for name in row.measurable() {
+            if !all.iter().any(|(known, _)| *known == name) {
+                all.push((name, &row.id));
+            }
+        }
+    }
+    all
+}
+
+/// Why a row is not run, if nothing of it is.
+fn why_not(row: &Row) -> Option<String> {
+    match &row.here {
+        Here::Waits(what) => Some(format!("{} waits for {what}", row.id)),
+        Here::NotHere { reason, instead } => {
+            Some(format!("{} can't be measured here: {reason}; instead: {instead}", row.id))
+        }
+        Here::Measured(names) => row
+            .measurable()
+            .is_empty()
+            .then(|| format!("{}: experiments/{} is planned, and not written yet", row.id, names.join(", "))),
+    }
+}
+
+impl Run {
+    fn run(&self) -> Result<ExitCode> {
+        let catalogue = catalogue()?;
+        let mut rows = Vec::new();
+        for id in &self.ids {
+            let row = catalogue.row(id).map_err(BadInput)?;
+            if let Some(why) = why_not(row) {
+                return Err(BadInput(why).into());
+            }
+            rows.push(row);
+        }
+        if self.all {
+            rows = catalogue.rows.iter().filter(|row| why_not(row).is_none()).collect();
+        }
+        if self.quick {
+            rows.iter().try_for_each(|row| self.quick(row))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut failed = Vec::new();
+        for (name, id) in experiments_of(&rows) {
+            if let Err(error) = self.measure(&catalogue, name, id) {
+                if !self.all || interrupt::is_asked() {
+                    return Err(error);
+                }
+                super::tell(&format!("sluicelab: {name}: {error:#}"));
+                failed.push(name);
+            }
+        }
+        Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// Measures an experiment and keeps it.
+    fn measure(&self, catalogue: &Catalogue, name: &str, id: &str) -> Result<()> {
+        let text = catalogue::experiment(name).with_context(|| format!("no experiment is called {name}"))?;
+        let experiment = Experiment::parse(text).map_err(Refused::because)?;
+        let to = match &self.means.out {
+            Some(out) => out.join(catalogue::stem(name)),
+            None => base().join(catalogue::fresh_directory(name)),
+        };
+        let older = self.means.out.is_none().then(|| base().join(catalogue.directory(name)));
+        for directory in [Some(&to), older.as_ref()].into_iter().flatten().filter(|_| self.resume) {
+            if kept::is_kept(&experiment, directory)? {
+                super::tell(&format!("{name}: is kept in {}", directory.display()));
+                return Ok(());
+            }
+        }
+        let hash = &kept::version(&experiment)?[..8];
+        let work = Path::new("results/papers").join(format!("{}-{hash}", catalogue::stem(name)));
+        if work.exists() && !self.resume {
+            let told = format!(
+                "a run of it was begun in {}: go on with --resume, or remove that directory",
+                work.display()
+            );
+            return Err(BadInput(told).into());
+        }
+        super::tell(&format!("\n{name}, for {id}"));
+        let rows = if self.all { "--all" } else { id };
+        let out = self
+            .means
+            .out
+            .as_ref()
+            .map_or_else(String::new, |out| format!(" --out {}", runs::quoted_path(out)));
+        let go_on = format!("papers run {rows} --resume{out}{}", self.means.typed());
+        runs::carry_out_as(text, &work, &self.means, &go_on)?;
+        let today = jiff::Zoned::now().date().to_string();
+        kept::keep(&work, &to, &today)?;
+        fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
+        let told =
+            source_tree().and_then(|root| Some(to.canonicalize().ok()?.strip_prefix(root).ok()?.to_owned()));
+        let told = told.unwrap_or_else(|| to.clone()).display().to_string();
+        let one = kept::evaluate((name, &experiment), &to, (&told, None))?;
+        let file = match &self.means.out {
+            Some(out) => out.join("measured.json"),
+            None => base().join(measured::FILE),
+        };
+        let mut measured = Measured::default().with(&file)?;
+        measured.put(one);
+        write(&file, &measured.text()?)?;
+        let measured = known()?.with(&file)?;
+        let rows = catalogue.rows.iter().filter(|row| row.all_experiments().any(|other| other == name));
+        for row in rows {
+            print(&format!(
+                "\n{}",
+                show::text(catalogue, &Verdict::of(row, &measured), Terminal::of_standard_output())
+            ))?;
+        }
+        Ok(())
+    }
+
+    /// The shape of a row.
+    fn quick(&self, row: &Row) -> Result<()> {
+        let means = self.means.means()?;
+        print(&format!("{}: {}\n", row.id, row.finding))?;
+        for name in row.measurable() {
+            let text =
+                catalogue::experiment(name).with_context(|| format!("no experiment is called {name}"))?;
+            let experiment = Experiment::parse(text).map_err(Refused::because)?;
+            let quick = Quick::of(&experiment, &row.id).map_err(BadInput)?;
+            for left_out in &quick.left_out {
+                print(&format!("left out: {left_out}\n"))?;
+            }
+            interrupt::catch()?;
+            super::tell_of_others();
+            print(&format!("\n{}\n", quick.run(&means, &Progress::new())?))?;
+        }
+        print("This is a look and no verdict.\n")?;
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+//! Directories with journals: what they say of the rows, and how one gets there that is complete.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use base16ct::lower::encode_string as hex;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::catalogue::{self, Catalogue, fresh_directory};
+use super::measured::{Checked, Here, Measured, OfExperiment, Word};
+use crate::description::experiment::Experiment;
+use crate::description::finding::Finding;
+use crate::judging::holding::Holding;
+use crate::record::journal::Journal;
+use crate::report::results::{EXPERIMENT, Held, JOURNAL, Results};
+use crate::run::ENVIRONMENT;
+
+/// The journal, compressed.
+pub const COMPRESSED: &str = "journal.jsonl.gz";
+
+/// When it was measured, in the environment.
+const DATE: &str = "measured";
+
+/// What an experiment measures, as a hash: everything but what is said about it.
+///
+/// # Errors
+/// It can't be written as JSON.
+pub fn version(experiment: &Experiment) -> Result<String> {
+    let mut value = serde_json::to_value(experiment)?;
+    if let Some(members) = value.as_object_mut() {
+        for said in ["title", "about", "findings"] {
+            members.remove(said);
+        }
+    }
+    let hash = hex(&Sha256::digest(value.to_string()));
+    Ok(hash[..16].to_owned())
+}
+
+/// What a directory with a compressed journal says of the rows. Findings are those of the experiment as it is
+/// `today`, as far as they are about what was measured then. `told` is the directory's name for readers,
+/// `date` when it was measured if the directory does not say so.
+///
+/// # Errors
+/// The directory can't be read, or does not say when it was measured and nobody else does.
+pub fn evaluate(
+    (name, today): (&str, &Experiment),
+    directory: &Path,
+    (told, date): (&str, Option<&str>),
+) -> Result<OfExperiment> {
+    let experiment = Experiment::read(&directory.join(EXPERIMENT)).map_err(anyhow::Error::msg)?;
+    let version = version(&experiment)?;
+    let fits = |finding: &&Finding| experiment.has(finding);
+    let findings = today.findings.iter().filter(fits).cloned().collect();
+    let experiment = Experiment { findings, ..experiment };
+    let journal = Journal::read(&directory.join(COMPRESSED))?;
+    let results = Results::from(experiment, &journal)?;
+    let environment = fs::read_to_string(directory.join(ENVIRONMENT)).unwrap_or_default();
+    let environment: Value = serde_json::from_str(&environment).unwrap_or_default();
+    let date = environment[DATE].as_str().or(date);
+    let date = date.with_context(|| format!("{}: when was it measured?", directory.display()))?.to_owned();
+    let machine = results.sessions.last().map(|session| session.machine.line());
+    Ok(OfExperiment {
+        experiment: name.to_owned(),
+        directory: told.to_owned(),
+        version,
+        date,
+        machine: machine.context("a journal without a session")?,
+        findings: results
+            .findings
+            .iter()
+            .filter_map(|held| checked(held, results.experiment.margin))
+            .collect(),
+    })
+}
+
+/// What a finding that has a row comes to.
+fn checked(held: &Held, margin: f64) -> Option<Checked> {
+    let Held { finding, ratio, says } = held;
+    let ratio = ratio.as_ref().map(|ratio| Here {
+        median: rounded(ratio.median),
+        interval: ratio.interval.map(|of| [of.lower, of.upper].map(rounded)),
+        rounds: ratio.pairs,
+    });
+    let (word, reason) = match says {
+        Holding::Holds => (Word::Holds, None),
+        Holding::OtherSize => (Word::OtherSize, None),
+        Holding::Contradicted => (Word::Contradicted, None),
+        Holding::CannotTell(why) => (Word::CannotTell, Some(why.clone())),
+    };
+    Some(Checked {
+        id: finding.id.clone()?,
+        says: finding.says.clone(),
+        expect: finding.expect.to_string(),
+        size: None,
+        margin,
+        ratio,
+        word,
+        reason,
+    })
+}
+
+/// As many digits as anybody reads, which are the same on every machine.
+fn rounded(value: f64) -> f64 {
+    (value * 1e4).round() / 1e4
+}
+
+/// What all journals of a source tree say.
+///
+/// # Errors
+/// One can't be read.
+pub fn evaluate_all(catalogue: &Catalogue, root: &Path) -> Result<Measured> {
+    let mut measured = Measured::default();
+    for name in catalogue.experiments() {
+        let kept = catalogue.kept.iter().find(|kept| kept.experiment == name);
+        let fresh = (fresh_directory(name), None);
+        let older = kept.map(|kept| (kept.directory.clone(), Some(kept.date.as_str())));
+        for (below, date) in [Some(fresh), older].into_iter().flatten() {
+            let told = format!("docs/measurements/{below}");
+            let directory = root.join(&told);
+            if directory.join(COMPRESSED).is_file() {
+                let text = catalogue::experiment(name).context("there is no such experiment")?;
+                let today = Experiment::parse(text).map_err(anyhow::Error::msg)?;
+                let of = evaluate((name, &today), &directory, (&told, date));
+                measured.put(of.with_context(|| told.clone())?);
+                break;
+            }
+        }
+    }
+    Ok(measured)
+}
+
+/// Keeps a complete directory of results: its journal compressed, its experiment, and its environment with
+/// the date.
+///
+/// # Errors
+/// It is not complete, or can't be written there.
+pub fn keep(results: &Path, to: &Path, date: &str) -> Result<()> {
+    let missing = Results::of(results)?.missing;
+    ensure!(missing == 0, "{}: {missing} trials are not measured yet", results.display());
+    fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
+    let mut environment: Value = serde_json::from_str(&fs::read_to_string(results.join(ENVIRONMENT))?)?;
+    environment[DATE] = Value::from(date);
+    let text = serde_json::to_string_pretty(&environment)? + "\n";
+    fs::copy(results.join(EXPERIMENT), to.join(EXPERIMENT))?;
+    fs::write(to.join(ENVIRONMENT), text)?;
+    let mut compressed = GzEncoder::new(Vec::new(), Compression::best());
+    compressed.write_all(&fs::read(results.join(JOURNAL))?)?;
+    // Comes last, and at once: with it the measurement is there.
+    let unfinished = to.join(format!("{COMPRESSED}.new"));
+    fs::write(&unfinished, compressed.finish()?)?;
+    fs::rename(&unfinished, to.join(COMPRESSED))?;
+    Ok(())
+}
+
+/// Whether a directory holds what this experiment measures.
+///
+/// # Errors
+/// The directory can't be read.
+pub fn is_kept(experiment: &Experiment, directory: &Path) -> Result<bool> {
+    if !directory.join(COMPRESSED).is_file() {
+        return Ok(false);
+    }
+    let kept = Experiment::read(&directory.join(EXPERIMENT)).map_err(anyhow::Error::msg)?;
+    Ok(version(&kept)? == version(experiment)?)
+}

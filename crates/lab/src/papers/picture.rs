@@ -1,0 +1,99 @@
+//! A finding as a line of plain characters: the paper's size beside the interval that was measured here.
+
+use super::measured::Checked;
+
+/// Three lines: values above, the picture, and what its letters mean, where there is a ratio to show.
+pub(super) fn picture(finding: &Checked, columns: usize) -> Option<[String; 2]> {
+    let here = finding.ratio.as_ref()?;
+    let [low, high] = here.interval.unwrap_or([here.median; 2]);
+    let margin = [1.0 - finding.margin, 1.0 + finding.margin];
+    let ends = [low, high].into_iter().chain(margin).chain(finding.size.into_iter().flatten());
+    let (least, most) = ends.fold((f64::MAX, f64::MIN), |(least, most), end| (least.min(end), most.max(end)));
+    // Factors at equal distances, as those of ratios are.
+    let (from, to) = ((least * 0.97).ln(), (most * 1.03).ln());
+    let place = |value: f64| ((value.ln() - from) / (to - from) * (columns - 1) as f64).round() as usize;
+    let mut line = vec![' '; columns];
+    let mut draw = |from: f64, to: f64, letter: char| {
+        let last = place(to).min(columns - 1);
+        line[place(from).min(last)..=last].fill(letter);
+    };
+    draw(margin[0], margin[1], ':');
+    draw(1.0, 1.0, '|');
+    draw(low, high, '-');
+    draw(low, low, '[');
+    draw(high, high, ']');
+    draw(here.median, here.median, 'o');
+    if let Some([from, to]) = finding.size {
+        draw(from, to, 'P');
+    }
+    let mut scale = vec![' '; columns];
+    let marks = [low, here.median, high, 1.0].into_iter().chain(finding.size.into_iter().flatten());
+    let mut marks: Vec<(usize, String)> = marks.map(|value| (place(value), number(value))).collect();
+    marks.sort();
+    marks.dedup_by(|a, b| a.1 == b.1);
+    let mut free = 0;
+    for (at, text) in marks {
+        let begin = at.saturating_sub(text.len() / 2).min(columns - text.len());
+        if begin >= free {
+            scale[begin..].iter_mut().zip(text.chars()).for_each(|(at, letter)| *at = letter);
+            free = begin + text.len() + 1;
+        }
+    }
+    Some([scale, line].map(|line| line.into_iter().collect::<String>().trim_end().to_owned()))
+}
+
+/// What the letters of the picture mean.
+pub(super) const LEGEND: &str = "[--o--] here, with 95% certainty; P the paper; | equal; : no difference";
+
+/// A ratio, with the digits that tell it from 1.
+pub(super) fn number(value: f64) -> String {
+    let digits = if value < 10.0 { 2 } else { 1 };
+    format!("{value:.digits$}")
+}
+
+/// `1.26 to 1.31`, or one number.
+pub(super) fn size([from, to]: [f64; 2]) -> String {
+    if (from - to).abs() < 5e-4 { number(from) } else { format!("{} to {}", number(from), number(to)) }
+}
+
+impl Checked {
+    /// The paper's size in words.
+    pub fn theirs(&self) -> String {
+        self.size.map_or_else(|| "more".to_owned(), size)
+    }
+
+    /// Ours: `1.13 (1.02 to 1.21)`.
+    pub fn ours(&self) -> String {
+        let Some(here) = &self.ratio else { return "not measured".to_owned() };
+        let interval = here.interval.map(|interval| format!(" ({})", size(interval)));
+        number(here.median) + &interval.unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::measured::{Here, Word};
+    use super::*;
+
+    #[test]
+    fn everything_stands_at_its_place() {
+        let finding = Checked {
+            id: "X-1".to_owned(),
+            says: String::new(),
+            expect: String::new(),
+            size: Some([2.0, 2.2]),
+            margin: 0.02,
+            ratio: Some(Here { median: 1.2, interval: Some([1.1, 1.3]), rounds: 10 }),
+            word: Word::OtherSize,
+            reason: None,
+        };
+        let [scale, line] = picture(&finding, 61).unwrap();
+        assert_eq!(scale, " 1.00   1.10  1.20  1.30                         2.00   2.20");
+        assert_eq!(line, "  :|::    [-----o-----]                            PPPPPPPP");
+        assert_eq!(
+            (finding.theirs(), finding.ours()),
+            ("2.00 to 2.20".to_owned(), "1.20 (1.10 to 1.30)".to_owned())
+        );
+        assert_eq!(picture(&Checked { ratio: None, ..finding }, 61), None);
+    }
+}

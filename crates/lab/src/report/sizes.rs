@@ -1,0 +1,38 @@
+//! How many times as much one thing has as another: what others have found, as a bar, beside the interval
+//! that was found here.
+
+use super::svg::Look;
+use super::svg::axis::Axis;
+use super::svg::rows::Rows;
+use crate::statistics::Interval;
+
+/// A row of the drawing.
+#[derive(Debug)]
+pub(crate) struct Size {
+    /// Of what.
+    pub(crate) name: String,
+    /// Both in words.
+    pub(crate) told: String,
+    /// Theirs, from and to, if they have one.
+    pub(crate) theirs: Option<[f64; 2]>,
+    /// Ours: the median and where it is.
+    pub(crate) ours: Option<(f64, Option<Interval>)>,
+}
+
+/// A drawing with the margin in which there is no difference.
+pub(crate) fn drawing(label: &str, margin: f64, sizes: &[Size]) -> String {
+    let of = |size: &Size| {
+        let ours = size.ours.into_iter().flat_map(|(median, of)| {
+            [median].into_iter().chain(of.into_iter().flat_map(|of| [of.lower, of.upper]))
+        });
+        size.theirs.into_iter().flatten().chain(ours).collect::<Vec<f64>>()
+    };
+    let ends = sizes.iter().flat_map(of).chain([1.0 - margin * 2.0, 1.0 + margin * 2.0]);
+    let mut rows = Rows::new(label, Axis::around("times as much", ends));
+    rows.margin(margin);
+    for Size { name, told, theirs, ours } in sizes {
+        let look = Look { number: 0, again: false };
+        rows.beside((name, look), told.clone(), *theirs, *ours);
+    }
+    rows.to_string()
+}

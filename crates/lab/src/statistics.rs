@@ -142,21 +142,38 @@ pub fn coverage(count: usize, low: usize) -> f64 {
     1.0 - 2.0 * outside / 2f64.powi(count as i32)
 }
 
-/// How likely ratios as far beyond `margin` would be on either side, if the ratio were within it: Student's
-/// t-test of their logarithms, a pair each. Unlike a count of signs it can be as sure as it likes after few
-/// pairs, if these agree well. With fewer than two pairs, or where one is not finite and positive: 1.
+/// How likely ratios as far beyond `margin` would be on either side, if the ratio were within it. With fewer
+/// than two pairs, or where one is not finite and positive: 1.
 pub fn chance(ratios: &[f64], margin: f64) -> f64 {
+    chance_outside(ratios, 1.0 - margin, 1.0 + margin)
+}
+
+/// How likely ratios as far outside a range would be on either side, if the ratio were inside or at its nearer
+/// end.
+pub fn chance_outside(ratios: &[f64], least: f64, most: f64) -> f64 {
+    (2.0 * one_sided(ratios, |mean| (mean - most.ln()).max(least.ln() - mean))).min(1.0)
+}
+
+/// How likely ratios as far inside a range would be, if the ratio were outside or at its nearer end: the less
+/// certain of two one-sided t-tests (Schuirmann 1987), each of which is as sure as it says.
+pub fn chance_inside(ratios: &[f64], least: f64, most: f64) -> f64 {
+    one_sided(ratios, |mean| (most.ln() - mean).min(mean - least.ln()))
+}
+
+/// Student's t-test of the ratios' logarithms, a pair each, by how far their mean is on the side that it tests.
+/// Unlike a count of signs it can be as sure as it likes after few pairs, if these agree well.
+fn one_sided(ratios: &[f64], distance: impl Fn(f64) -> f64) -> f64 {
     let logarithms: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
     let (count, mean) = (logarithms.len() as f64, mean(&logarithms));
-    let beyond = (mean - (1.0 + margin).ln()).max((1.0 - margin).ln() - mean);
+    let distance = distance(mean);
     let squares: f64 = logarithms.iter().map(|one| (one - mean).powi(2)).sum();
     let error = (squares / (count - 1.0) / count).sqrt();
     // Not a number where there are too few, or where one is none.
     let Ok(student) = StudentsT::new(0.0, 1.0, count - 1.0) else { return 1.0 };
-    if beyond.is_nan() || error.is_nan() || beyond <= 0.0 {
+    if distance.is_nan() || error.is_nan() || distance <= 0.0 {
         return 1.0;
     }
-    if error > 0.0 { (2.0 * student.sf(beyond / error)).min(1.0) } else { 0.0 }
+    if error > 0.0 { student.sf(distance / error) } else { 0.0 }
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -326,6 +343,29 @@ mod tests {
         for none in [&[][..], &[2.0], &[f64::NAN, 2.0, 2.0], &[0.0, 2.0, 2.0], &[-1.0, 2.0, 2.0]] {
             assert!((chance(none, 0.02) - 1.0).abs() < 1e-9, "{none:?}");
         }
+    }
+
+    #[test]
+    fn a_size_and_equality_are_tested_as_a_difference_is() {
+        let more = [1.30, 1.25, 1.35, 1.28, 1.33, 1.31];
+        let equal = [1.01, 0.99, 1.02, 0.98, 1.00, 1.005];
+        let nearly = [1.0, 1.04, 1.03, 0.99, 1.05, 1.02];
+        // By Simpson's rule over Student's density with five degrees of freedom.
+        for (found, expected) in [
+            (chance_outside(&more, 1.65, 1.65), 4.412_536e-6),
+            (chance_outside(&more, 1.38, 1.47), 3.648_293e-3),
+            (chance_outside(&more, 1.28, 1.32), 1.0),
+            (chance_inside(&equal, 1.0 / 1.02, 1.02), 0.011_161_756),
+            (chance_inside(&equal, 1.0 / 1.05, 1.05), 2.155_128e-4),
+            (chance_inside(&nearly, 1.0 / 1.05, 1.05), 0.015_565_231),
+            (chance_inside(&more, 1.0 / 1.05, 1.05), 1.0),
+            (chance_inside(&[1.0], 0.9, 1.1), 1.0),
+        ] {
+            assert!((found - expected).abs() < 1e-5 * expected, "{found}, not {expected}");
+        }
+        // A table has 2.015 for 5% beyond on one side.
+        let student = StudentsT::new(0.0, 1.0, 5.0).unwrap();
+        assert!((student.sf(2.015_048) - 0.05).abs() < 1e-7);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use serde::de::{Error as _, IntoDeserializer as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::Table;
 
-use crate::description::finding::{Finding, Relation};
+use crate::description::finding::{Finding, Of, Relation, Term};
 use crate::description::grid::Grid;
 use crate::description::keys::{self, Place};
 use crate::description::lengths::Lengths;
@@ -522,6 +522,28 @@ impl Setting {
     }
 }
 
+/// Names that are allowed.
+fn quoted<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    names.map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether there is an area below a curve over these points: loads are rates, or multiples, each another one.
+fn have_rates(points: &[&PointSpec]) -> Result<(), String> {
+    let loads: Vec<Load> = points.iter().map(|point| point.setting.load).collect();
+    let are_rates = loads.iter().all(|load| matches!(load, Load::Rate(_)));
+    let are_times = loads.iter().all(|load| matches!(load, Load::Times(_)));
+    let is_twice = (1..loads.len()).any(|at| loads[..at].contains(&loads[at]));
+    if (are_rates || are_times) && !is_twice {
+        return Ok(());
+    }
+    let names: Vec<String> = loads.iter().map(ToString::to_string).collect();
+    Err(format!(
+        "an area is over rates, and the loads are {}; allowed: rates such as '500 requests/s', or multiples \
+         such as '2x', each another one",
+        names.join(", ")
+    ))
+}
+
 /// What is compared where nothing else is said: nothing of processes that are not known.
 fn usually_compared(load: Load, servers: &[Spec]) -> Vec<Quantity> {
     let mut compared = load.usually_compared();
@@ -648,6 +670,7 @@ impl Experiment {
             points.extend(of.map_err(|error| (Place::Point(number), error))?);
             tables.resize(points.len(), number);
         }
+        let findings = written.findings.into_iter().map(|finding| by_names(finding, &points)).collect();
         let this = Self {
             title: written.title,
             about: written.about,
@@ -662,7 +685,7 @@ impl Experiment {
             sysctls: written.sysctls.unwrap_or_else(|| USUAL_SYSCTLS.map(str::to_owned).into()),
             points,
             judge: written.judge,
-            findings: written.findings,
+            findings,
         };
         this.check().map_err(of_file)?;
         for (number, point) in tables.into_iter().zip(&this.points) {
@@ -831,24 +854,49 @@ impl Experiment {
 
     /// Whether it has what a finding is about.
     fn check_finding(&self, finding: &Finding) -> Result<(), String> {
-        let Relation { more, less, point, .. } = &finding.expect;
-        let points = || self.points.iter().map(|point| format!("{:?}", point.name)).collect::<Vec<_>>();
-        let at = self.points.iter().find(|other| other.is_called(point));
-        let at = at.ok_or_else(|| {
-            format!("expect: no point is called {point:?}; allowed: {}", points().join(", "))
-        })?;
-        for name in [more, less] {
-            if !at.servers.iter().any(|server| server.name == *name) {
-                return Err(format!("expect: no server of {point:?} is called {name:?}"));
+        let relation = &finding.expect;
+        relation.terms().into_iter().try_for_each(|term| {
+            let points = self.points_of(term).map_err(|error| format!("expect: {error}"))?;
+            match term.of {
+                Of::Area => have_rates(&points).map_err(|error| format!("expect: {error}")),
+                Of::Server | Of::Best | Of::Peak => Ok(()),
             }
+        })
+    }
+
+    /// The points of a term, at each of which its servers are.
+    fn points_of(&self, term: &Term) -> Result<Vec<&PointSpec>, String> {
+        let mut points = Vec::new();
+        for name in &term.points {
+            let point = self.points.iter().find(|point| point.name == *name).ok_or_else(|| {
+                let names = quoted(self.points.iter().map(|point| &point.name));
+                format!("no point is called {name:?}; allowed: {names}")
+            })?;
+            let names = || point.servers.iter().map(|server| &server.name);
+            if let Some(server) = term.servers.iter().find(|server| !names().any(|name| name == *server)) {
+                let names = quoted(names());
+                return Err(format!("no server of {name:?} is called {server:?}; allowed: {names}"));
+            }
+            points.push(point);
         }
-        Ok(())
+        Ok(points)
     }
 
     /// All applications, each once.
     pub(crate) fn applications(&self) -> Vec<&Application> {
         unique(self.points.iter().filter_map(|point| point.setting.application.as_ref()))
     }
+}
+
+/// A finding that calls points by their names, where it called them by their ids.
+fn by_names(mut finding: Finding, points: &[PointSpec]) -> Finding {
+    let Relation { left, right, .. } = &mut finding.expect;
+    for called in left.points.iter_mut().chain(&mut right.points) {
+        if let Some(point) = points.iter().find(|point| point.is_called(called)) {
+            called.clone_from(&point.name);
+        }
+    }
+    finding
 }
 
 #[cfg(test)]
@@ -1057,6 +1105,40 @@ expect = 'c20 > w75 in replies/s at few'
         let said = error(&php("mine = ./s {port}"));
         assert!(said.contains("hands no requests to an application; allowed with one: sluice"), "{said}");
         assert!(error(&php("nginx").replace("php-fpm", "php")).contains("allowed: 'php-fpm'"));
+    }
+
+    #[test]
+    fn a_finding_is_about_what_the_experiment_has() {
+        let finding = |expect: &str| {
+            let text = format!("{SMALL}[[findings]]\npaper = 'p'\nsays = 's'\nexpect = '{expect}'\n");
+            Experiment::parse(&text)
+        };
+        for fits in [
+            "nginx > four in replies/s at one-packet, 2x",
+            "best of (nginx; four) at one-packet, 2x > nginx at specweb99, 2x in replies/s",
+        ] {
+            assert!(finding(fits).is_ok(), "{:?}", finding(fits));
+        }
+        for (expect, said) in [
+            (
+                "nginx > five in replies/s at one-packet, 2x",
+                "is called \"five\"; allowed: \"nginx\", \"four\"",
+            ),
+            (
+                "nginx > four in replies/s at one, 2x",
+                "no point is called \"one, 2x\"; allowed: \"one-packet, 64",
+            ),
+            ("best of (four; six) > nginx in replies/s at one-packet, 2x", "is called \"six\""),
+            ("peak of four at (one-packet, 2x; three) > nginx at one-packet, 2x in replies/s", "\"three\""),
+            (
+                "area of four at (one-packet, 2x; specweb99, 2x) > area of nginx at (one-packet, 2x; \
+                 specweb99, 2x) in replies/s",
+                "the loads are 2x, 2x; allowed: rates",
+            ),
+        ] {
+            let error = finding(expect).expect_err(expect);
+            assert!(error.contains("findings[0]: expect: ") && error.contains(said), "{error}");
+        }
     }
 
     #[test]

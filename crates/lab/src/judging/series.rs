@@ -132,18 +132,21 @@ impl Series {
     /// This server's value over that of `other` in one round. Those that were measured at different times are
     /// compared by what the point's first server did beside the one and beside the other.
     fn quotient(&self, other: &Self, round: usize, value: impl Fn(&Outcome) -> f64) -> Option<f64> {
-        let of = |series: &Self| {
-            let outcome = &series.rounds.get(round)?.as_ref()?.outcome;
-            let own = outcome.is_good().then(|| value(outcome))?;
-            match &series.beside {
-                Some(beside) => {
-                    let beside = beside.get(round)?.as_ref()?;
-                    beside.is_good().then(|| own / value(beside))
-                }
-                None => Some(own),
-            }
-        };
-        Some(of(self)? / of(other)?)
+        Some(self.beside_first(round, &value)? / other.beside_first(round, &value)?)
+    }
+
+    /// This server's value in one round; over that of the first server beside it, if there was one.
+    pub(crate) fn beside_first(&self, round: usize, value: impl Fn(&Outcome) -> f64) -> Option<f64> {
+        let own = self.alone(round, &value)?;
+        let Some(beside) = &self.beside else { return Some(own) };
+        let beside = beside.get(round)?.as_ref()?;
+        beside.is_good().then(|| own / value(beside))
+    }
+
+    /// This server's value in one round, whatever was measured beside it.
+    pub(crate) fn alone(&self, round: usize, value: impl Fn(&Outcome) -> f64) -> Option<f64> {
+        let outcome = &self.rounds.get(round)?.as_ref()?.outcome;
+        outcome.is_good().then(|| value(outcome))
     }
 
     /// A cell with the median.

@@ -4,7 +4,8 @@
 //! A difference is claimed where four things hold:
 //!
 //! - the interval of the median ratio is wholly beyond the margin that was declared beforehand;
-//! - a t-test of the pairs says so after Holm's correction over all comparisons of the experiment;
+//! - a t-test of the pairs says so after Holm's correction over all comparisons of the experiment, those of
+//!   others' findings among them (see [`holding`](super::holding));
 //! - the first server, measured twice, is not found to differ from itself;
 //! - all trials that it rests on are valid and good.
 //!
@@ -58,37 +59,53 @@ pub enum Says {
 /// changes with time. Of its name and the point's.
 pub type Doubts<'a> = &'a dyn Fn(&str, &str) -> Option<String>;
 
-/// The verdicts of all points, each by its quantities.
-pub fn verdicts<'a>(
+/// The verdicts of all points, each by its quantities, before chance is thought of.
+pub(super) fn by_figures_alone<'a>(
     found: impl IntoIterator<Item = &'a Found>,
     margin: f64,
     doubts: Doubts<'_>,
 ) -> Vec<Verdict> {
-    let mut all: Vec<Verdict> = found.into_iter().flat_map(|found| at_point(found, margin, doubts)).collect();
-    let tests: Vec<&mut Verdict> = all.iter_mut().filter(|verdict| is_a_test(verdict)).collect();
-    let chances: Vec<f64> = tests.iter().map(|verdict| verdict.chance).collect();
-    for (verdict, holds) in tests.into_iter().zip(beyond_chance(&chances)) {
-        if verdict.is_a_difference() && !holds {
-            let (count, chance) = (chances.len(), verdict.chance);
-            verdict.says = Says::CannotTell(format!(
-                "among {count} comparisons, chance alone makes one like it too often ({chance:.3})"
-            ));
+    found.into_iter().flat_map(|found| at_point(found, margin, doubts)).collect()
+}
+
+/// All comparisons of an experiment.
+#[derive(Debug)]
+pub(super) struct Family {
+    count: usize,
+    /// Which of those that are no verdicts are more than chance.
+    pub(super) others: Vec<bool>,
+}
+
+impl Family {
+    /// Why nothing is said of one that is not.
+    pub(super) fn why(&self, chance: f64) -> String {
+        let count = self.count;
+        format!("among {count} comparisons, chance alone makes one like it too often ({chance:.3})")
+    }
+}
+
+/// Holm's correction: verdicts that chance alone makes too often say nothing. `others` are the chances of
+/// what else is compared.
+pub(super) fn correct(verdicts: &mut [Verdict], others: &[f64]) -> Family {
+    let tests: Vec<&mut Verdict> = verdicts.iter_mut().filter(|verdict| doubt(verdict).is_none()).collect();
+    let mut chances: Vec<f64> = tests.iter().map(|verdict| verdict.chance).collect();
+    chances.extend(others);
+    let are_beyond = holm(&chances, LEVEL);
+    let family = Family { count: chances.len(), others: are_beyond[tests.len()..].to_vec() };
+    for (verdict, is_beyond) in tests.into_iter().zip(are_beyond) {
+        if verdict.is_a_difference() && !is_beyond {
+            verdict.says = Says::CannotTell(family.why(verdict.chance));
         }
     }
-    all
+    family
 }
 
-/// Which of several tests say something, by how likely chance alone would say so of each: Holm's correction.
-pub(crate) fn beyond_chance(chances: &[f64]) -> Vec<bool> {
-    holm(chances, LEVEL)
-}
-
-/// Whether it was decided by its figures.
-fn is_a_test(verdict: &Verdict) -> bool {
+/// Why a verdict was not decided by its figures, if it was not.
+pub(super) fn doubt(verdict: &Verdict) -> Option<String> {
     match &verdict.says {
-        Says::Less | Says::More => true,
-        Says::CannotTell(why) => why == WITHIN,
-        Says::Failed(_) => false,
+        Says::Less | Says::More => None,
+        Says::CannotTell(why) => (why != WITHIN).then(|| why.clone()),
+        Says::Failed(how) => Some(how.clone()),
     }
 }
 
@@ -97,7 +114,7 @@ const CLIENTS_WERE_SHORT: &str = "clients had no CPU left to ask for more, so th
     do more than it did; compare CPU us/reply";
 
 /// The figures themselves don't say.
-const WITHIN: &str = "the interval is not beyond the margin";
+pub(super) const WITHIN: &str = "the interval is not beyond the margin";
 
 /// There are figures of which there is no ratio.
 const NO_RATIO: &str = "one of them has none of it, or it is not known, in some round, so that there is no \
@@ -108,22 +125,22 @@ fn at_point(found: &Found, margin: f64, doubts: Doubts<'_>) -> Vec<Verdict> {
     let others = || found.series[1..].iter().filter(|other| !other.server.is_again_of(&first.server));
     let mut all = Vec::new();
     for &quantity in &found.point.compare {
-        let against = against_first(found, first, quantity, margin);
-        let are_clients_short = |series: &Series| quantity.is_of_pace && series.were_clients_short();
+        let against_first = against_first(found, first, quantity, margin);
         for other in others() {
             let quotients = other.quotients(first, quantity.of);
             let ratio = Ratio::of(quotients.iter().copied());
             let have_ratio = quotients.iter().all(|quotient| quotient.is_finite() && *quotient > 0.0);
             let names = [&other.server.name, &first.server.name];
             let doubt = names.iter().find_map(|name| doubts(name, &found.point.name));
-            let says = match (failure(other).or_else(|| failure(first)), doubt.or_else(|| against.clone())) {
+            let doubt = doubt
+                .or_else(|| against_first.clone())
+                .or_else(|| against(first, quantity))
+                .or_else(|| against(other, quantity));
+            let says = match (failure(other).or_else(|| failure(first)), doubt) {
                 (Some(how), _) => Says::Failed(how),
                 (None, Some(why)) => Says::CannotTell(why),
-                (None, None) if are_clients_short(first) || are_clients_short(other) => {
-                    Says::CannotTell(CLIENTS_WERE_SHORT.to_owned())
-                }
-                (None, None) if other.is_whole() && !have_ratio => Says::CannotTell(NO_RATIO.to_owned()),
-                (None, None) => by_figures(other, ratio.as_ref(), margin),
+                (None, None) if !have_ratio => Says::CannotTell(NO_RATIO.to_owned()),
+                (None, None) => by_figures(ratio.as_ref(), margin),
             };
             all.push(Verdict {
                 point: found.point.name.clone(),
@@ -140,27 +157,39 @@ fn at_point(found: &Found, margin: f64, doubts: Doubts<'_>) -> Vec<Verdict> {
     all
 }
 
-fn failure(series: &Series) -> Option<String> {
+/// How a server did not do what it was measured for, if it didn't.
+pub(super) fn failure(series: &Series) -> Option<String> {
     let failures = series.failures();
     let first = failures.first()?;
     Some(format!("{} failed: {first}", series.server.name))
 }
 
-fn by_figures(other: &Series, ratio: Option<&Ratio>, margin: f64) -> Says {
-    let cannot = |why: &str| Says::CannotTell(why.to_owned());
+/// Why trials of a server say nothing, if they don't.
+pub(super) fn against(series: &Series, quantity: Quantity) -> Option<String> {
+    let why = if quantity.is_of_pace && series.were_clients_short() {
+        CLIENTS_WERE_SHORT
+    } else if !series.is_whole() {
+        "not all rounds are measured"
+    } else if !series.is_valid() {
+        "it rests on trials that are not valid"
+    } else {
+        return None;
+    };
+    Some(why.to_owned())
+}
+
+fn by_figures(ratio: Option<&Ratio>, margin: f64) -> Says {
     match ratio {
-        _ if !other.is_whole() => cannot("not all rounds are measured"),
-        _ if !other.is_valid() => cannot("it rests on trials that are not valid"),
         Some(ratio) if ratio.is_below_one(margin) => Says::Less,
         Some(ratio) if ratio.is_above_one(margin) => Says::More,
-        Some(Ratio { interval: Some(_), .. }) => cannot(WITHIN),
+        Some(Ratio { interval: Some(_), .. }) => Says::CannotTell(WITHIN.to_owned()),
         _ => Says::CannotTell(format!("fewer than {FEWEST_ROUNDS} rounds say nothing")),
     }
 }
 
 /// Why a point says nothing, if it doesn't: the first server differs from itself, or can't be held against
 /// itself.
-pub(crate) fn against_first(
+pub(super) fn against_first(
     found: &Found,
     first: &Series,
     quantity: Quantity,
@@ -262,6 +291,7 @@ impl fmt::Display for Verdict {
 mod tests {
     use super::*;
     use crate::description::experiment::Experiment;
+    use crate::judging::holding;
     use crate::record::outcome::Outcome;
     use crate::tests::{in_doubt, series};
 
@@ -278,7 +308,7 @@ mod tests {
         );
         let point = Experiment::parse(&text).unwrap().points.remove(0);
         let found = [Found { point, series, missing: 0 }];
-        verdicts(&found, 0.02, &|_, _| None)
+        holding::judge(&found, &[], &[], 0.02, &|_, _| None).0
     }
 
     fn said(series: Vec<Series>) -> Vec<String> {

@@ -96,7 +96,7 @@ fn checked(held: &Held, margin: f64) -> Option<Checked> {
         id: finding.id.clone()?,
         says: finding.says.clone(),
         expect: finding.expect.to_string(),
-        size: None,
+        size: finding.size.map(|size| [size.least, size.most]),
         margin,
         ratio,
         word,

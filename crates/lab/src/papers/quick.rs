@@ -12,6 +12,7 @@ use crate::description::expected::expected;
 use crate::description::experiment::{Experiment, PointSpec};
 use crate::description::finding::Finding;
 use crate::description::load::Load;
+use crate::judging::holding;
 use crate::measuring::means::Means;
 use crate::progress::Progress;
 use crate::report::results::Results;
@@ -67,7 +68,9 @@ impl Quick {
     }
 
     fn with(experiment: &Experiment, findings: &[Finding], rounds: u32) -> Self {
-        let names = unique(findings.iter().map(|finding| finding.expect.point.clone()));
+        let names =
+            unique(findings.iter().flat_map(|finding| finding.expect.terms()).flat_map(|term| &term.points));
+        let names: Vec<String> = names.into_iter().cloned().collect();
         let at = |name: &String| experiment.points.iter().find(|point| point.name == *name);
         let points: Vec<&PointSpec> = names.iter().filter_map(at).collect();
         let mut table = Table::new();
@@ -92,19 +95,18 @@ impl Quick {
         let directory = tempfile::tempdir()?;
         let means = Means { loopback: true, ..means.clone() };
         run::check(&self.text, directory.path(), &means)?.run(progress)?;
-        Ok(self.told(&Results::of(directory.path())?))
+        Ok(self.told(Results::of(directory.path())?))
     }
 
-    fn told(&self, results: &Results) -> String {
+    fn told(&self, mut results: Results) -> String {
+        // Points have other names in the file that was run.
+        for (found, name) in results.found.iter_mut().zip(&self.points) {
+            found.point.name.clone_from(name);
+        }
         let mut text = String::new();
         for finding in &self.findings {
             let relation = &finding.expect;
-            let at = self.points.iter().position(|name| *name == relation.point);
-            let found = at.and_then(|at| results.found.get(at));
-            let series = |name: &str| found?.series.iter().find(|series| series.server.name == name);
-            let ratio = series(&relation.more)
-                .zip(series(&relation.less))
-                .and_then(|(more, less)| more.ratio(less, relation.quantity.of));
+            let ratio = holding::ratio(relation, &results.found);
             let ours = ratio.map_or("not measured".to_owned(), |ratio| picture::number(ratio.median));
             let _ = writeln!(text, "{relation}\n  \"{}\"; here about {ours} times", finding.says);
         }
@@ -115,8 +117,9 @@ impl Quick {
 /// A point with the servers that findings are about.
 fn written(point: &PointSpec, findings: &[Finding]) -> Table {
     let is_asked = |name: &str| {
-        let at = findings.iter().filter(|finding| finding.expect.point == point.name);
-        at.flat_map(|finding| [&finding.expect.more, &finding.expect.less]).any(|asked| asked == name)
+        let terms = findings.iter().flat_map(|finding| finding.expect.terms());
+        let at = terms.filter(|term| term.points.contains(&point.name));
+        at.flat_map(|term| &term.servers).any(|asked| asked == name)
     };
     let servers = point.servers.iter().filter(|server| is_asked(&server.name));
     let setting = &point.setting;

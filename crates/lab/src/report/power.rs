@@ -9,8 +9,9 @@ use std::process::Command;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 
+use crate::judging::holding;
 use crate::judging::series::{Found, Series, Taken};
-use crate::judging::verdict::{Says, Verdict, verdicts};
+use crate::judging::verdict::{Says, Verdict};
 use crate::report::results::{EXPERIMENT, JOURNAL, Results};
 
 const PAGES: u32 = 1_000;
@@ -48,7 +49,7 @@ fn page(found: &[Found], random: &mut Pcg64Mcg, times: impl Fn(&Found, &mut Take
             Found { point: found.point.clone(), series: series.collect(), missing: 0 }
         })
         .collect();
-    verdicts(&pages, MARGIN, &|_, _| None)
+    holding::judge(&pages, &[], &[], MARGIN, &|_, _| None).0
 }
 
 /// In how many of all pages it is so.

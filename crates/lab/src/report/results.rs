@@ -9,16 +9,16 @@ use serde_json::Value;
 
 use crate::description::experiment::Experiment;
 use crate::description::finding::Finding;
-use crate::judging::holding::Holding;
+use crate::judging::holding::{self, Holding};
 use crate::judging::series::Found;
 use crate::judging::series::{Series, Taken};
 use crate::judging::steady;
-use crate::judging::verdict::{self, Doubts, Verdict};
+use crate::judging::verdict::Verdict;
 use crate::measuring::stages::Stages;
 use crate::record::journal::{Journal, Session};
 use crate::record::outcome::Outcome;
 use crate::record::profile::Profile;
-use crate::statistics::{Ratio, chance};
+use crate::statistics::Ratio;
 
 /// The experiment, in a directory of results.
 pub const EXPERIMENT: &str = "experiment.toml";
@@ -115,7 +115,7 @@ pub struct Sentence {
 pub struct Held {
     /// Theirs.
     pub finding: Finding,
-    /// Ours: what has more over what has less.
+    /// Ours: the left term over the right one.
     pub ratio: Option<Ratio>,
     /// Whether it is so here.
     pub says: Holding,
@@ -172,9 +172,10 @@ impl Results {
             let of = unsettled.iter().find(|(name, at, _)| name == server && is_at(at));
             of.map(|(_, _, why)| why.clone())
         };
-        let verdicts = verdict::verdicts(found.iter().chain(&judged), experiment.margin, &doubts);
-        let held = |finding| Held::of(finding, &found, experiment.margin, &doubts);
-        let findings = beyond_chance(experiment.findings.iter().map(held).collect());
+        let (verdicts, holdings) =
+            holding::judge(&found, &judged, &experiment.findings, experiment.margin, &doubts);
+        let held = |(finding, (ratio, says)): (&Finding, _)| Held { finding: finding.clone(), ratio, says };
+        let findings = experiment.findings.iter().zip(holdings).map(held).collect();
         let jumps = found.iter().flat_map(|found| {
             let of = move |series| found.point.compare.iter().map(move |of| steady::jump(series, found, *of));
             found.series.iter().flat_map(of).flatten()
@@ -253,77 +254,17 @@ impl Results {
     }
 }
 
-/// Those of which chance alone makes one like them too often, among so many, are nothing that can be told.
-fn beyond_chance(all: Vec<(Held, f64)>) -> Vec<Held> {
-    let is_told = |held: &Held| !matches!(held.says, Holding::CannotTell(_));
-    let chances: Vec<f64> = all.iter().filter(|(held, _)| is_told(held)).map(|(_, chance)| *chance).collect();
-    let mut are_beyond = verdict::beyond_chance(&chances).into_iter();
-    let judge = |(held, chance): (Held, f64)| {
-        if !is_told(&held) || are_beyond.next() == Some(true) {
-            return held;
-        }
-        let count = chances.len();
-        let why = format!("among {count} findings, chance alone makes one like it too often ({chance:.3})");
-        Held { says: Holding::CannotTell(why), ..held }
-    };
-    all.into_iter().map(judge).collect()
-}
-
 impl Held {
     /// Ours in words.
     pub(crate) fn ours(&self) -> String {
-        self.ratio.map_or_else(|| "not measured".to_owned(), |ratio| format!("{ratio:.3} times"))
+        self.ratio.map_or_else(|| "no ratio".to_owned(), |ratio| format!("{ratio:.3} times"))
     }
 
-    /// And how likely ratios this far beyond the margin would be, if there were nothing to find.
-    fn of(finding: &Finding, found: &[Found], margin: f64, doubts: Doubts<'_>) -> (Self, f64) {
-        let relation = &finding.expect;
-        let at = found.iter().find(|found| found.point.is_called(&relation.point));
-        let series = |name: &str| at?.series.iter().find(|series| series.server.name == name);
-        let quotients = series(&relation.more)
-            .zip(series(&relation.less))
-            .map_or(Vec::new(), |(more, less)| more.quotients(less, relation.quantity.of));
-        let ratio = Ratio::of(quotients.iter().copied());
-        let is_in_doubt = |name: &str| at.is_some_and(|at| doubts(name, &at.point.name).is_some());
-        let counts = |name: &str| series(name).is_some_and(Series::counts) && !is_in_doubt(name);
-        let first_is_off = at.is_some_and(|at| {
-            let first = at.series.first();
-            first.is_some_and(|first| verdict::against_first(at, first, relation.quantity, margin).is_some())
-        });
-        let cannot = |why: &str| Holding::CannotTell(why.to_owned());
-        let says = match &ratio {
-            None => cannot("not measured"),
-            _ if first_is_off => cannot("the first server differs from itself"),
-            _ if !(counts(&relation.more) && counts(&relation.less)) => cannot("not all trials count"),
-            Some(ratio) if ratio.is_above_one(margin) => Holding::Holds,
-            Some(ratio) if ratio.is_below_one(margin) => Holding::Contradicted,
-            Some(_) => cannot("the interval is not beyond the margin"),
-        };
-        (Self { finding: finding.clone(), ratio, says }, chance(&quotients, margin))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tests::series;
-
-    fn told(count: usize) -> Vec<&'static str> {
-        let finding =
-            "[[findings]]\npaper = 'p'\nsays = 's'\nexpect = 'sped > nginx in replies/s at single, 2x'\n";
-        let text = "title = 't'\nservers = ['sped = sluice', 'nginx']\n[[points]]\nworkload = 'single'\n\
-                    load = '2x'\n";
-        let mut experiment = Experiment::parse(&(text.to_owned() + &finding.repeat(count))).unwrap();
-        let series =
-            vec![series("sped", &[100.0; 6]), series("nginx", &[75.0, 93.0, 88.0, 80.0, 93.0, 85.0])];
-        let found = [Found { point: experiment.points.remove(0), series, missing: 0 }];
-        let all = experiment.findings.iter().map(|finding| Held::of(finding, &found, 0.02, &|_, _| None));
-        beyond_chance(all.collect()).into_iter().map(|held| held.says.word()).collect()
-    }
-
-    #[test]
-    fn the_more_findings_are_looked_at_the_less_is_told_of_each() {
-        assert_eq!(told(1), ["holds"]);
-        assert_eq!(told(20), ["cannot tell"; 20]);
+    /// What it is about, in numbers: the paper's and ours, and why nothing follows of them, if nothing does.
+    pub(crate) fn told(&self) -> String {
+        let theirs = self.finding.size.map(|size| format!("the paper has {size} times, "));
+        let within = self.finding.within.map(|within| format!("within {}%, ", (within * 1e4).round() / 1e2));
+        let why = if let Holding::CannotTell(why) = &self.says { format!("; {why}") } else { String::new() };
+        format!("{}{}here {}{why}", theirs.unwrap_or_default(), within.unwrap_or_default(), self.ours())
     }
 }

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use crate::description::finding::Finding;
 use crate::report::group::{Group, Place, Scene};
 use crate::report::results::{Held, Results, Sentence};
 use crate::report::sample::Value;
@@ -81,9 +82,8 @@ fn sentence(text: &mut String, badge: &str, says: &str) {
 
 /// A finding of others, and ours.
 fn finding(text: &mut String, held: &Held) {
-    let finding = &held.finding;
-    let ours = held.ours();
-    let says = format!("{}: \"{}\" (here: {}: {ours}).", finding.paper, finding.says, finding.expect);
+    let Finding { paper, says, expect, .. } = &held.finding;
+    let says = format!("{paper}: \"{says}\" ({expect}: {}).", held.told());
     wrapped(text, &format!("{:BADGE$} ", held.says.word()), BADGE + 1, &says);
 }
 

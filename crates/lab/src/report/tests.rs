@@ -4,9 +4,9 @@ use serde_json::json;
 
 use super::*;
 use crate::description::experiment::Experiment;
+use crate::judging::holding;
 use crate::judging::series::Found;
 use crate::judging::series::Series;
-use crate::judging::verdict;
 use crate::report::results::LeftOut;
 use crate::report::summary;
 use crate::tests::outcome;
@@ -32,7 +32,7 @@ fn results(of: impl Fn(usize) -> Vec<Series>) -> Results {
     let found: Vec<Found> = points
         .map(|(number, point)| Found { point: point.clone(), series: of(number), missing: 0 })
         .collect();
-    let verdicts = verdict::verdicts(&found, experiment.margin, &|_, _| None);
+    let (verdicts, _) = holding::judge(&found, &[], &[], experiment.margin, &|_, _| None);
     Results {
         schema: super::results::SCHEMA,
         settings: json!({ "builds": {}, "cpus": { "server": [0], "clients": [1] }, "network": "loopback" }),

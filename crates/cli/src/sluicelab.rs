@@ -10,6 +10,7 @@ mod pages;
 
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// The lab: makes workloads, loads web servers with them, and says what came of it.
@@ -59,7 +60,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Sluicelab::parse().command {
+    let typed = Sluicelab::try_parse().unwrap_or_else(|error| elsewhere(error).exit());
+    let result = match typed.command {
         Command::Fileset(options) => lab::fileset::run(&options),
         Command::Sessions(options) => lab::sessions::run(&options),
         Command::Besim(options) => lab::besim::run(&options),
@@ -83,4 +85,30 @@ fn main() -> ExitCode {
             ExitCode::from(if is_refused { 2 } else { 1 })
         }
     }
+}
+
+/// An option that another subcommand has is told with that one, rather than with what looks like it here.
+fn elsewhere(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else { return error };
+    let option = typed.split('=').next().unwrap_or_default().to_owned();
+    let owners = owners(&Sluicelab::command(), option.trim_start_matches("--"));
+    if error.kind() != ErrorKind::UnknownArgument || !option.starts_with("--") || owners.is_empty() {
+        return error;
+    }
+    error.remove(ContextKind::SuggestedArg);
+    let hint = format!("'{option}' is an option of `{}`", owners.join("`, `"));
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
+    error
+}
+
+/// Which of a command's subcommands have an option.
+fn owners(command: &clap::Command, option: &str) -> Vec<String> {
+    let has = |command: &clap::Command| {
+        command.get_arguments().any(|known| known.get_long() == Some(option) && !known.is_hide_set())
+    };
+    let named =
+        |below: Vec<String>| below.into_iter().map(move |name| format!("{} {name}", command.get_name()));
+    let own = has(command).then(|| command.get_name().to_owned());
+    let shown = command.get_subcommands().filter(|below| !below.is_hide_set());
+    own.into_iter().chain(shown.flat_map(|below| named(owners(below, option)))).collect()
 }

@@ -92,6 +92,11 @@ fn faulty_with(name: &str, fault: &str) -> String {
     format!("{name} = {} --port {{port}} --root {{root}} --fault {fault}", faulty().display())
 }
 
+/// A command that serves without a fault.
+fn serving() -> String {
+    format!("{} --port {{port}} --root {{root}}", faulty().display())
+}
+
 fn last_line(told: &str) -> &str {
     told.lines().next_back().unwrap_or_default()
 }
@@ -484,12 +489,12 @@ fn settings_are_tuned_in_heats_that_go_on_where_they_were_killed() {
     let after = keys(&first);
     assert_eq!(after[..before.len()], before, "what was there stays");
     for expected in [
-        "heat-1, 1 rounds, by CPU us/reply:",
-        "heat-3, 4 rounds",
-        "step, 2 rounds",
-        "fresh, 10 rounds",
+        "settings that were drawn, each once, by CPU us/reply:",
+        "the better half of those, each 4 times",
+        "the neighbours of the two best, each 2 times",
+        "the two best, measured again beside the settings as they come, each 10 times",
         "sluice: --workers=2 --send=blocking",
-        "as good as the best, within 2%, before the fresh rounds: ",
+        "as good as the best, within 2%, before the two best were measured again: ",
         "as it comes again",
     ] {
         assert!(told.contains(expected), "no {expected:?} in {told}");
@@ -519,18 +524,25 @@ fn all_combinations_are_measured_where_that_is_asked_for() {
     let go_on = format!("--exhaustive --like {like} --out {} ", text(&out));
     let report = format!("see the report so far with: {} report ", env!("CARGO_BIN_EXE_sluicelab"));
     for expected in [
-        "all: 2 candidates, 2 rounds",
+        "all combinations, each 2 times: 2 settings",
         "round 2: ",
-        "fresh: 2 candidates",
+        "the two best, measured again beside the settings as they come, each 10 times: 2 settings",
         &go_on,
         &format!("{report}{}", text(&out.join("fresh"))),
     ] {
         assert!(told.contains(expected), "no {expected:?} in {told}");
     }
-    // What nobody can run is nobody's best.
-    let output = tune("--vary=no_such_directive=1,2", &bench.path("none")).output().expect("sluicelab runs");
+    // What the server refuses is told before anything is measured.
+    let out = bench.path("none");
+    let output = tune("--vary=no_such_directive=1,2", &out).output().expect("sluicelab runs");
     let told = said(&output);
-    assert!(!output.status.success() && told.contains("none of 2 candidates runs"), "{told}");
+    assert!(output.status.code() == Some(2) && told.contains("no_such_directive"), "{told}");
+    assert!(!out.exists(), "something was begun");
+    // What nobody can run is nobody's best.
+    let server = format!("mine = sh -c \"exec {} ${{0%=*}} ${{0#*=}}\"", serving());
+    let words = ["tune", &server, "--vary=--fault=wrong-bytes,drops-large", "--exhaustive", "--like", &like];
+    let told = said(&bench.run(&[&words[..], &["--out", &text(&out)]].concat()));
+    assert!(told.contains("none of 2 candidates runs"), "{told}");
 }
 
 #[test]
@@ -602,9 +614,21 @@ fn a_server_that_does_not_start_is_the_exit_code_of_a_comparison() {
     let bench = Bench::new();
     let (workload, out) = (bench.workload(), text(&bench.path("results")));
     let words = ["--rounds=1", "--measured=200ms", "--settling=0s", "--workload", &workload, "--out", &out];
-    let output = bench.run(&[&["compare", "sluice", "broken = /bin/false {port}"][..], &words].concat());
-    let told = said(&output);
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let compared = |server: &str| {
+        let output = bench.run(&[&["compare", "sluice", server][..], &words].concat());
+        (output.status.code(), said(&output))
+    };
+    // One that does not start at all is told before anything is measured.
+    let (code, told) = compared("broken = /bin/false {port}");
+    assert!(
+        code == Some(2) && told.contains("/bin/false {port}: ") && told.contains("exit status: 1"),
+        "{told}"
+    );
+    assert!(!Path::new(&out).exists(), "something was begun");
+    // It starts where there is nothing to serve.
+    let broken = format!("broken = sh -c \"test -e {{root}}/large.html || exec {}\"", serving());
+    let (code, told) = compared(&broken);
+    assert_eq!(code, Some(1), "{told}");
     assert!(told.contains("sluicelab: broken was not compared: it does not start"), "{told}");
 }
 
@@ -675,6 +699,20 @@ fn servers_that_run_already_are_compared_and_go_on() {
     assert!(of(0)["memory_mb"].as_f64() > Some(0.0) && of(0)["replies_per_s"].as_f64() > Some(0.0));
     // What nobody knows is absent.
     assert!(of(1)["cpu"]["server_us_per_reply"].is_null() && of(1)["memory_mb"].is_null(), "{}", of(1));
+    for name in ["descriptors", "context_switches_per_s", "read_mb_per_s"] {
+        assert!(of(0)[name].is_number() && of(1)[name].is_null(), "{name}: {}", of(1));
+    }
+    harness::schema::check("results", &out.join("results.json"));
+    harness::schema::check("journal", &out.join("journal.jsonl"));
+    // In CSV it is empty.
+    let csv = fs::read_to_string(out.join("results.csv")).unwrap();
+    let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    let column = |name: &str| lines[0].iter().position(|heading| *heading == name).expect("a column");
+    let (server, descriptors) = (column("server"), column("descriptors"));
+    let line = |name: &str| lines.iter().find(|line| line[server] == name).expect("a line");
+    assert!(!line("known")[descriptors].is_empty() && line("unknown")[descriptors].is_empty(), "{csv}");
+    // Both are pinned to the first CPU, and the clients are on the last.
+    assert!(!told.contains("may run on CPU"), "{told}");
     assert!(of(1)["replies_per_s"].as_f64() > Some(0.0) && of(1)["wait_ms"]["p99"].as_f64() > Some(0.0));
     assert!(!one.has_ended().unwrap() && !two.has_ended().unwrap(), "they were ended");
 }

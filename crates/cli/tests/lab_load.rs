@@ -270,7 +270,7 @@ fn replies_without_success_are_told_and_have_limits() {
         assert_eq!(last(&output), format!("WARNING: no reply has a status of 2xx: 5 of {class}"));
         for (limit, found) in [(format!("{class} > 0"), "5"), ("non-2xx >= 100%".to_owned(), "100%")] {
             let output = run(&target, &[&usual[..], &[&format!("--fail-if={limit}")]].concat());
-            let told = format!("threshold     BROKEN: found {found}, fails if {limit}");
+            let told = format!("threshold     BROKEN: found {found}; broken if {limit}");
             assert_eq!(last(&output), told);
             assert!(matches!(output.status.code(), Some(3 | 4)), "{}", output.status);
         }

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Instant;
 
 /// A directory with an experiment's file, files that are served, and sessions for them.
 struct Place(tempfile::TempDir);
@@ -179,6 +180,16 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["tune", "nginx", "--workload=spec"], "\"spec\" is no workload"),
     (&["tune", "nginx", "--workload=mine: root=www sessions=nowhere"], "sessions=nowhere: No such file"),
     (&["tune", "nginx", "--budget=1s"], "--budget: 0.0 minutes are too few"),
+    (&["tune", "sluice: --workers=4", "--vary=--workers=1,2"], "--workers: it is set as well (--workers=4)"),
+    (&["tune", "nginx", "--vary=sendfile=on,off", "--vary=sendfile=on,off"], "sendfile: it is there twice"),
+    (&["tune", "nginx", "--vary=sendfil=on,off", "--workload=one-packet"], "unknown directive \"sendfil\""),
+    (&["tune", "sluice", "--vary=--workers=1,x", "--workload=one-packet"], "--workers"),
+    (
+        &["compare", "nginx", "mine = sh -c \"echo no such port >&2; exit 3\" {port}"],
+        "does not start: no such port",
+    ),
+    (&["load", "http://127.0.0.1:1/", "--speed-up=60"], "is an option of `sluicelab sessions replay`"),
+    (&["compare", "nginx", "sluice", "--session-count=3"], "is an option of `sluicelab load`"),
 ];
 
 #[test]
@@ -252,9 +263,14 @@ fn a_corrected_request_is_no_other_experiment() {
     fs::write(place.path("e.toml"), EXPERIMENT.replace("sessions=log", "sessions=nowhere")).expect("written");
     place.refuses(&["run", "e.toml", "--out=out"], "sessions=nowhere: No such file");
     fs::write(place.path("e.toml"), EXPERIMENT).expect("it is written");
+    let begun = Instant::now();
     let output = place.run(&["run", "e.toml", "--out=out"]);
+    let took = begun.elapsed().as_secs_f64();
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}");
+    // That is what it takes if no trial has to be repeated, give or take a factor of two.
+    let is_quick = took > TAKES / 2.0 && (took < TAKES * 2.0 || told.contains("not valid: "));
+    assert!(is_quick, "{took} s: {told}");
     // Whoever runs it.
     assert!(told.contains("on the loopback interface: --loopback\n") && !told.contains("root"), "{told}");
     assert!(place.path("out/report.html").is_file());
@@ -265,12 +281,17 @@ fn a_corrected_request_is_no_other_experiment() {
     assert_eq!(fs::read_to_string(place.path("out/experiment.toml")).expect("an experiment"), before);
 }
 
+/// How many seconds the experiment takes, as `run --check` says. Where it is run this is held against the
+/// clock.
+const TAKES: f64 = 4.0;
+
 #[test]
 fn a_check_says_how_long_it_takes() {
     let place = Place::new();
     let output = place.run(&["run", "--check", "e.toml"]);
     let said = String::from_utf8_lossy(&output.stdout);
-    let expected = "e.toml: 1 points, 1 rounds, about 4 seconds if no trial has to be repeated";
-    assert!(output.status.success() && said.contains(expected), "{said}");
+    let expected =
+        format!("e.toml: 1 points, 1 rounds, about {TAKES} seconds if no trial has to be repeated");
+    assert!(output.status.success() && said.contains(&expected), "{said}");
     assert!(!Path::new("results").exists());
 }

@@ -38,6 +38,7 @@ use crate::progress::Progress;
 use crate::record::TRIALS;
 use crate::record::journal::{Journal, Session};
 use crate::record::outcome::Outcome;
+use crate::record::tuned::is_search;
 use crate::report;
 use crate::report::results::{EXPERIMENT, JOURNAL};
 use crate::servers;
@@ -63,7 +64,7 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl Refused {
-    fn new(error: &anyhow::Error) -> Self {
+    pub(crate) fn new(error: &anyhow::Error) -> Self {
         Self(format!("{error:#}"))
     }
 
@@ -90,9 +91,9 @@ pub struct Checked<'a> {
 /// Why not.
 pub fn check<'a>(text: &'a str, directory: &'a Path, means: &'a Means) -> Result<Checked<'a>, Refused> {
     let experiment = Experiment::of_options(text).map_err(Refused)?;
+    is_its(directory, EXPERIMENT, text).map_err(|error| Refused::new(&error))?;
     experiment.check_files().map_err(Refused)?;
     possible(&experiment, means).map_err(|error| Refused::new(&error))?;
-    is_its(directory, EXPERIMENT, text).map_err(|error| Refused::new(&error))?;
     Ok(Checked { experiment, text, directory, means })
 }
 
@@ -144,6 +145,14 @@ fn has_namespaces(experiment: &Experiment, means: &Means) -> bool {
     !means.loopback && experiment.servers().iter().all(is_started) && may_isolate()
 }
 
+/// What a server says against its settings, if it does and can be asked.
+///
+/// # Errors
+/// It can't be asked although it should be.
+pub(crate) fn objection(spec: &Spec, means: &Means) -> Result<Option<String>, Refused> {
+    subject::objection(spec, &means.sluice, &means.server_cpus).map_err(|error| Refused::new(&error))
+}
+
 /// Runs what is missing of the experiment that `text` describes.
 pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> Result<()> {
     check(text, directory, means)?.run(progress)
@@ -157,8 +166,7 @@ impl Checked<'_> {
     /// What the first says that does not.
     pub fn ask_servers(&self) -> Result<(), Refused> {
         for spec in self.experiment.servers() {
-            let objection = subject::objection(spec, &self.means.sluice, Path::new("/"));
-            if let Some(why) = objection.map_err(|error| Refused::new(&error))? {
+            if let Some(why) = objection(spec, self.means)? {
                 return Err(Refused(format!("{spec}: {why}")));
             }
         }
@@ -212,6 +220,11 @@ fn is_its(directory: &Path, name: &str, text: &str) -> Result<()> {
     if let Ok(there) = fs::read_to_string(&path) {
         ensure!(there == text, "{} is another experiment: name another directory", path.display());
     }
+    ensure!(
+        !is_search(directory),
+        "{} has the results of `tune`: name another directory",
+        directory.display()
+    );
     Ok(())
 }
 

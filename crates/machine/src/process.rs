@@ -84,6 +84,13 @@ pub fn name(pid: u32) -> io::Result<String> {
     Ok(fs::read_to_string(format!("/proc/{pid}/comm"))?.trim_end().to_owned())
 }
 
+/// The CPUs that a process may run on, as the kernel lists them: `0-3,8`.
+pub fn allowed_cpus(pid: u32) -> io::Result<String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.map(|list| list.trim().to_owned()).ok_or_else(|| odd("status"))
+}
+
 /// The ids of a process's threads; the first thread's is the process's own.
 pub fn threads(pid: u32) -> io::Result<Vec<u32>> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"))?.flatten();
@@ -187,6 +194,14 @@ mod tests {
         assert!(cpu_time_ns(std::process::id()).unwrap() > before.ran);
         assert_eq!(RunTime::parse("123 45 6\n"), Some(RunTime { ran: 123, waited: 45 }));
         assert_eq!((RunTime::parse("123"), RunTime::parse("x y")), (None, None));
+    }
+
+    #[test]
+    fn a_process_has_cpus_that_it_may_run_on() {
+        let list = allowed_cpus(std::process::id()).unwrap();
+        let is_one_of = |letter: char| letter.is_ascii_digit() || "-,".contains(letter);
+        assert!(!list.is_empty() && list.chars().all(is_one_of), "{list}");
+        assert!(allowed_cpus(u32::MAX).is_err());
     }
 
     #[test]

@@ -117,6 +117,17 @@ pub fn parse_number(text: &str) -> Option<u64> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
+/// Writes a number beside a limit that it is held against: with so many digits after the point, or as many
+/// more as it takes to see which is larger.
+pub fn print_beside(number: f64, limit: f64, digits: usize) -> String {
+    let told = |value: f64, digits: usize| format!("{value:.digits$}");
+    let is_seen = |digits: &usize| told(number, *digits) != told(limit, *digits);
+    told(number, (digits..digits + MOST_MORE_DIGITS).find(is_seen).unwrap_or(digits))
+}
+
+/// What is closer than that is the same to everybody.
+const MOST_MORE_DIGITS: usize = 9;
+
 impl Quantity {
     fn parse(&self, text: &str) -> Result<u64, String> {
         let Self { name, allowed, .. } = self;
@@ -246,6 +257,20 @@ mod tests {
         assert_eq!(parse_time("1.5 us"), Err("this time is finer than it can be told".into()));
         assert_eq!(parse_time("20"), Err("a time needs a unit; allowed: us, ms, s, min, h, d".into()));
         assert!(parse_time("5 m").unwrap_err().starts_with("unknown unit \"m\" of a time"));
+    }
+
+    #[test]
+    fn a_number_is_not_told_as_the_limit_that_it_exceeds() {
+        for (number, limit, digits, told) in [
+            (5.04, 5.0, 0, "5.04"),
+            (5.0, 5.0, 0, "5"),
+            (7.2, 5.0, 0, "7"),
+            (4.999_6, 5.0, 2, "4.9996"),
+            (50.000_3, 50.0, 3, "50.0003"),
+            (5.0 + 1e-15, 5.0, 1, "5.0"),
+        ] {
+            assert_eq!(print_beside(number, limit, digits), told);
+        }
     }
 
     #[test]

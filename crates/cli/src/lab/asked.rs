@@ -34,16 +34,18 @@ pub(super) struct Asked {
           requires = "path")]
     requests_per_connection: Option<u32>,
 
-    /// How much: '64 sessions' at a time, '500 requests/s', '0.5x' of what the first can serve
+    /// How much: '64 sessions' at a time, '500 requests/s', '0.5x' of what the first can serve; or 'mat: p99
+    /// < 50ms' (mean, p50, p90, p99, p99.9), which looks for the highest rate that each server answers in
+    /// time
     #[arg(long, default_value = "64 sessions")]
     load: Load,
 
     /// So many requests per second, whatever the server does: as --load 'R requests/s'
-    #[arg(long, value_name = "R", conflicts_with_all = ["load", "connections"], value_parser = rate)]
+    #[arg(short, long, value_name = "R", conflicts_with_all = ["load", "connections"], value_parser = rate)]
     rate: Option<Load>,
 
     /// So many connections, each asking again when it is answered: as --load 'N sessions'
-    #[arg(long, value_name = "N", conflicts_with = "load", value_parser = connections)]
+    #[arg(short, long, value_name = "N", conflicts_with = "load", value_parser = connections)]
     connections: Option<Load>,
 }
 

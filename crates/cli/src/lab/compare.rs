@@ -31,9 +31,16 @@ use super::{means, run};
     CPU. The first is held against itself as well (\"again\"). What decides is the CPU time for each reply, \
     and at a rate ('500 requests/s', '0.5x') also how long clients wait; under more load than the first can \
     serve ('2x') it is the number of replies. \"worse\" says of another server that it takes more than the \
-    first, or gives less. A difference is told where it is beyond the margin with 95% certainty; where it \
-    says \"cannot tell\", there may be one. The report has throughput and memory as well, and the files by \
-    which nginx and others were configured, which can be changed ('nginx: sendfile=off').\n\n\
+    first, or gives less: the less CPU time for a reply, the faster is a server. A difference is told where \
+    it is beyond the margin with 95% certainty; where it says \"cannot tell\", there may be one. The table \
+    has replies/s, latency and memory as well; \">\" before a number says that clients could not ask for \
+    more. The report has the files by which nginx and others were configured, which can be changed ('nginx: \
+    sendfile=off').\n\n\
+    How much a server bears within a time is looked for by --load 'mat: p99 < 50ms': the highest rate at \
+    which 99% of the replies come in 50 ms (or mean, p50, p90, p99.9). It takes some twelve times as long. \
+    How many replies/s a CPU of a server can give at most stands below the table of every comparison by CPU \
+    time.\n\n\
+    Pin servers that run already to CPUs that clients do not use (taskset -acp 0 PID).\n\n\
     Under '2x' each server has 30% of a CPU (root only), as clients with one CPU could not ask a whole one \
     for more than it can do. Its figures compare servers; they are none of a whole CPU.\n\n\
     Exit codes: 0 compared, whatever was found; 1 a server took no part (it did not start, or did not serve \

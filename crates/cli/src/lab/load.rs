@@ -25,9 +25,9 @@ use workload::session::SessionLog;
 
 use self::classes::ClassOption;
 use self::requests::AskedFor;
-use super::progress::Watcher;
+use super::progress::{End, Watcher};
 use super::values::{self, Several, Target};
-use super::{BadInput, output, tell};
+use super::{BadInput, output, pinned, tell};
 use crate::console::{Unprinted, print};
 
 /// What is asked of the generator.
@@ -43,10 +43,27 @@ use crate::console::{Unprinted, print};
     \x20 URL --sessions FILE              the same at the times in the file (sluicelab sessions replay)\n  \
     URL --class VALUES               classes of clients, each at a rate and with patience of its own\n\n\
     Examples:\n  \
-    sluicelab load http://127.0.0.1:8080/ -c 64 -d 10s       how many replies per second\n  \
+    sluicelab load http://127.0.0.1:8080/ -c 64 -d 10s       how much does it bear\n  \
     sluicelab load http://127.0.0.1:8080/ -c 64 -n 10000     how long 10000 requests take\n  \
     sluicelab load http://127.0.0.1:8080/ -r 500 --fail-if 'p99 > 50ms'\n\
     \x20                                                          are 99% answered in 50 ms at 500/s\n\n\
+    How much a server bears: -c asks again as soon as it is answered, and the line ANSWER tells what came \
+    of it. If a CPU of this generator was full, the answer is \"at least N replies/s\" (exit code 3), and \
+    the line says how to find out more. The highest rate at which replies still come in time is looked for \
+    by `sluicelab compare A B --load 'mat: p99 < 50ms'`.\n\n\
+    Words of the table:\n  \
+    reply time                 from when a request was sent (or waited for a new connection) to the last\n\
+    \x20                            byte of its reply\n\
+    \x20   from intended start      the same from when the request was due: with waiting in line for a\n\
+    \x20                            connection, and what the generator was late\n\
+    \x20   with the unanswered      requests without a reply are in it, as longer than all others (>)\n\
+    \x20   until the first byte     from the first byte sent to the first byte of the reply\n\
+    \x20   first to last byte       the rest of the reply\n\
+    \x20 given up after             how long clients waited that gave up (--timeout)\n\
+    \x20 < 10 KiB, 1.0% given up    replies of that size, and how many clients did not wait for them\n\
+    \x20 queue drops                connections that the kernel turned away in front of the server\n\
+    \x20 waited for it              how long other programs kept the generator from its CPU: times are too\n\
+    \x20                            long by that\n\n\
     Ctrl-C ends a run and reports what was measured so far; in the warm-up that is nothing (exit code 3).\n\n\
     Exit codes: 0 measured, 1 no call was answered, or with --verify a reply was wrong or none was compared \
     (results are written nevertheless), 2 bad usage or input, 3 the generator was the bottleneck, so that \
@@ -317,6 +334,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let addresses: Vec<_> = run.targets.iter().filter_map(Server::address).collect();
     let mut queues = Queues::watch(&addresses, options.server_pid)
         .map_err(|error| BadInput(format!("--server-pid {}: {error}", options.server_pid.unwrap_or(0))))?;
+    tell_of_unpinned(options, &run.cpus);
     let json = options.json.as_ref().map(|path| output("--json", path)).transpose()?;
     let intervals = options.hdr.as_ref().map(|path| output("--hdr", path)).transpose()?;
     let calls = options.calls.as_ref().map(|path| output("--calls", path)).transpose()?;
@@ -333,7 +351,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     // What goes wrong from here on is told at the end, when all else has been written.
     let mut failures: Vec<Error> = Vec::new();
     let logged = facts.arrivals.as_deref() == Some("logged");
-    let end = duration.or(log.last_time().filter(|_| logged));
+    let last = duration.or(log.last_time().filter(|_| logged));
+    let end = End::of(options.request_count, options.session_count, last);
     let mut watcher = Watcher::new(end, schedules.clone(), &facts.unit);
     let machine = Machine::this();
     let steal = || machine.cpu_ticks_of(&cpus).unwrap_or_default().steal;
@@ -405,6 +424,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         () if broken().next().is_some() => ExitCode::from(4),
         () => ExitCode::SUCCESS,
     })
+}
+
+/// Tells of a server whose process may run where the clients do.
+fn tell_of_unpinned(options: &Options, clients: &[usize]) {
+    let remark = options.server_pid.and_then(|pid| pinned::remark("the server", pid, clients, &[]));
+    if let Some(remark) = remark {
+        tell(&format!("sluicelab: NOTE: {remark}"));
+    }
 }
 
 /// A server that has gone takes its counters with it, not the results.
@@ -599,11 +626,12 @@ fn print_results(options: &Options, finished: &Finished, facts: &Facts) -> Resul
     }
     if options.rules {
         for check in verification::check(measures, joined) {
-            let verdict = if check.holds() { "holds" } else { "BROKEN" };
+            let verdict = if check.holds() { "kept" } else { "BROKEN" };
             let (found, allowed) = (check.found * 100.0, check.allowed * 100.0);
+            let (rule, remark) = (check.rule, &check.remark);
+            let found = units::print_beside(found, allowed, 2);
             say(format!(
-                "rule          {verdict}: {} {found:.2}% of {allowed:.0}% ({})",
-                check.rule, check.remark
+                "rule          {verdict}: {rule}: found {found}%; broken if > {allowed:.0}% ({remark})"
             ));
         }
     }

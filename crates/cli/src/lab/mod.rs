@@ -8,6 +8,7 @@ pub(crate) mod fileset;
 pub(crate) mod load;
 mod means;
 pub(crate) mod papers;
+mod pinned;
 mod progress;
 pub(crate) mod run;
 pub(crate) mod sessions;

@@ -6,11 +6,64 @@ use lab::progress::Display;
 use load::engine::Progress;
 use load::schedule::Schedule;
 
+/// When a run is over, as far as is known beforehand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum End {
+    /// After so long.
+    After(Duration),
+    /// When so many requests are over.
+    Requests(u64),
+    /// When so many sessions are over.
+    Sessions(u64),
+    Unknown,
+}
+
+impl End {
+    /// A time that was said goes before numbers: they may never be reached.
+    pub(super) fn of(requests: Option<u64>, sessions: Option<u64>, duration: Option<Duration>) -> Self {
+        match (duration, requests, sessions) {
+            (Some(duration), ..) => Self::After(duration),
+            (None, Some(requests), _) => Self::Requests(requests),
+            (None, None, Some(sessions)) => Self::Sessions(sessions),
+            (None, None, None) => Self::Unknown,
+        }
+    }
+
+    fn all(self) -> Option<u64> {
+        match self {
+            Self::After(duration) => Some(duration.as_millis() as u64),
+            Self::Requests(count) | Self::Sessions(count) => Some(count),
+            Self::Unknown => None,
+        }
+    }
+
+    /// How much of all that is done.
+    fn done(self, now: &Progress) -> u64 {
+        match self {
+            Self::After(_) | Self::Unknown => now.elapsed.as_millis() as u64,
+            Self::Requests(_) => now.shown.replies + now.shown.errors,
+            Self::Sessions(_) => now.arrived.saturating_sub(now.open),
+        }
+    }
+
+    /// How much is left, in words.
+    fn left(self, now: &Progress) -> String {
+        let of = |all: u64, what: &str| format!(", {} of {all} {what}", self.done(now).min(all));
+        match self {
+            Self::After(duration) => {
+                format!(", {:.0} s left", duration.saturating_sub(now.elapsed).as_secs_f64())
+            }
+            Self::Requests(all) => of(all, "requests are over"),
+            Self::Sessions(all) => of(all, "sessions are over"),
+            Self::Unknown => String::new(),
+        }
+    }
+}
+
 /// Who watches a run.
 pub(super) struct Watcher {
     display: Display,
-    /// Of the run, if it is known.
-    duration: Option<Duration>,
+    end: End,
     /// With the most sessions that there are, if not endless.
     schedules: Vec<(Schedule, Option<u64>)>,
     /// What arrives: sessions, connections or requests.
@@ -24,18 +77,12 @@ pub(super) struct Watcher {
 const LEAST: Duration = Duration::from_secs(1);
 
 impl Watcher {
-    /// Of a run that takes so long, with those schedules of so many sessions, or whatever it is, at most.
-    pub(super) fn new(
-        duration: Option<Duration>,
-        schedules: Vec<(Schedule, Option<u64>)>,
-        unit: &str,
-    ) -> Self {
-        let display = match duration {
-            Some(duration) => Display::new(Some(duration.as_millis() as u64), "{bar:20} {msg}, {eta} left"),
-            None => Display::new(None, "{spinner} {msg}"),
-        };
-        let unit = unit.to_owned();
-        Self { display, duration, schedules, unit, before: None, since: Instant::now() }
+    /// Of a run that ends so, with those schedules of so many sessions, or whatever it is, at most.
+    pub(super) fn new(end: End, schedules: Vec<(Schedule, Option<u64>)>, unit: &str) -> Self {
+        let all = end.all();
+        let template = if all.is_some() { "{bar:20} {msg}, {eta} left" } else { "{spinner} {msg}" };
+        let (display, unit) = (Display::new(all, template), unit.to_owned());
+        Self { display, end, schedules, unit, before: None, since: Instant::now() }
     }
 
     /// Shows how far it is.
@@ -73,20 +120,15 @@ impl Watcher {
             waiting(&now),
             now.shown.errors
         );
-        let over = self.duration.is_some_and(|duration| now.elapsed >= duration);
+        let over = matches!(self.end, End::After(duration) if now.elapsed >= duration);
         let awaited = if over {
             format!(", waiting for {} requests of the measured time", now.under_way)
         } else {
             String::new()
         };
-        let left = match self.duration {
-            Some(duration) if !over => {
-                format!(", {:.0} s left", duration.saturating_sub(now.elapsed).as_secs_f64())
-            }
-            _ => awaited.clone(),
-        };
+        let left = if over { awaited.clone() } else { self.end.left(&now) };
         let line = format!("{:.0} s: {message}{left}", now.elapsed.as_secs_f64());
-        self.display.show(now.elapsed.as_millis() as u64, message + &awaited, &line);
+        self.display.show(self.end.done(&now), message + &awaited, &line);
         if self.since.elapsed() >= LEAST {
             self.since = Instant::now();
             self.before = Some(now);
@@ -159,6 +201,21 @@ mod tests {
         assert_eq!(waiting(&now), "8 open");
         (now.waiting, now.longest_wait) = (5, Duration::from_millis(1234));
         assert_eq!(waiting(&now), "8 open, 5 calls wait, one for 1.23 s");
+    }
+
+    #[test]
+    fn the_end_of_a_run_is_a_time_or_a_number() {
+        let second = Duration::from_secs(1);
+        let mut now = Progress { elapsed: 3 * second, arrived: 9, open: 2, ..Progress::default() };
+        (now.shown.replies, now.shown.errors) = (30, 10);
+        let told = |requests, sessions, duration| {
+            let end = End::of(requests, sessions, duration);
+            (end.done(&now), end.all(), end.left(&now))
+        };
+        assert_eq!(told(Some(50), None, None), (40, Some(50), ", 40 of 50 requests are over".to_owned()));
+        assert_eq!(told(None, Some(8), None), (7, Some(8), ", 7 of 8 sessions are over".to_owned()));
+        assert_eq!(told(Some(50), None, Some(5 * second)), (3_000, Some(5_000), ", 2 s left".to_owned()));
+        assert_eq!(told(None, None, None), (3_000, None, String::new()));
     }
 
     #[test]

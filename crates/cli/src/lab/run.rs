@@ -9,6 +9,7 @@ use anyhow::{Result, anyhow};
 use clap::Args;
 use lab::description::expected::expected;
 use lab::description::experiment::{Experiment, PointSpec};
+use lab::measuring::means::Means;
 use lab::programs::{interrupt, shell};
 use lab::progress::Progress;
 use lab::record::tuned;
@@ -17,7 +18,7 @@ use lab::report::results::{self, Results};
 use lab::report::summary;
 use lab::run;
 
-use super::{BadInput, load, means};
+use super::{BadInput, load, means, pinned};
 use crate::console::print;
 
 /// `sluicelab run`.
@@ -118,6 +119,7 @@ fn carry(checked: &run::Checked<'_>, directory: &Path, options: &means::Where, g
         super::tell(&options.means()?.where_it_runs());
     }
     super::tell_of_others();
+    tell_of_unpinned(&checked.experiment, &options.means()?);
     let progress = Progress::new();
     checked.run(&progress).map_err(|error| {
         let go_on = format!("{} {go_on}", program());
@@ -125,6 +127,18 @@ fn carry(checked: &run::Checked<'_>, directory: &Path, options: &means::Where, g
         or_how_to_go_on(error, &progress, &go_on, has_any.then_some(directory))
     })?;
     tell(directory)
+}
+
+/// Tells of servers that run already, and may run where the clients do.
+fn tell_of_unpinned(experiment: &Experiment, means: &Means) {
+    for spec in experiment.servers() {
+        let pid = spec.running().and_then(|running| running.pid);
+        let remark =
+            pid.and_then(|pid| pinned::remark(&spec.name, pid, &means.client_cpus, &means.server_cpus));
+        if let Some(remark) = remark {
+            super::tell(&format!("sluicelab: NOTE: {remark}"));
+        }
+    }
 }
 
 /// This program, as it was called.

@@ -379,14 +379,18 @@ fn write(
     let broken: Vec<_> = checks.iter().filter(|check| !check.holds()).cloned().collect();
     let manifest = SessionsManifest::new(kind, seed, log, &text, checks);
     manifest.write(out).with_context(|| format!("cannot write the manifest of {}", out.display()))?;
-    let over = log.last_time().map_or_else(String::new, |last| format!(" over {:.0} s", last.as_secs_f64()));
+    let over = log.last_time().map_or_else(String::new, |last| format!(" over {}", in_words(last)));
+    let checked = match manifest.checks.len() {
+        // Nothing was drawn.
+        0 => String::new(),
+        count => format!(", {count} frequencies checked"),
+    };
     let printed = print(&format!(
-        "{}: {} sessions{over}, {} calls of {} different requests, {} frequencies checked\n",
+        "{}: {} sessions{over}, {} calls of {} different requests{checked}\n",
         out.display(),
         manifest.sessions,
         manifest.calls,
         manifest.requests,
-        manifest.checks.len()
     ));
     for Check { what, asked, got, tolerance } in &broken {
         tell(&format!(
@@ -397,6 +401,16 @@ fn write(
     Ok(ExitCode::from(u8::from(!broken.is_empty())))
 }
 
+/// A time as people say it: `12 s`, `3 min 5 s`, `24 h 0 min`.
+fn in_words(time: Duration) -> String {
+    let seconds = time.as_secs_f64().round() as u64;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}
+
 fn part(text: &str) -> Result<f64, String> {
     let part = text.parse().ok().filter(|part| (0.0..=1.0).contains(part));
     part.ok_or_else(|| "allowed: a number from 0 to 1".to_owned())
@@ -405,4 +419,15 @@ fn part(text: &str) -> Result<f64, String> {
 fn factor(text: &str) -> Result<f64, String> {
     let factor = text.parse().ok().filter(|factor| (0.01..=1000.0).contains(factor));
     factor.ok_or_else(|| "allowed: a number from 0.01 to 1000".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_times_are_told_in_hours() {
+        let told = [0, 59, 60, 185, 3_599, 3_600, 86_430].map(|time| in_words(Duration::from_secs(time)));
+        assert_eq!(told, ["0 s", "59 s", "1 min 0 s", "3 min 5 s", "59 min 59 s", "1 h 0 min", "24 h 0 min"]);
+    }
 }

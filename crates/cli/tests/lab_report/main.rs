@@ -108,7 +108,7 @@ fn outcome(server: (&str, &str, f64, f64), asked: Option<f64>, round: u64) -> Va
 fn results(directory: &Path) {
     fs::create_dir_all(directory).expect("a directory");
     fs::write(directory.join("experiment.toml"), EXPERIMENT).expect("a file");
-    let mut lines = vec![json!({ "schema": 2, "settings": {
+    let mut lines = vec![json!({ "schema": 3, "settings": {
         "builds": { "sluice": "377bfc3a41528d98", "nginx": "bc08ffbb8c8dcc4a", "sluicelab": "63e6c0057e01" },
         "cpus": { "server": [0], "clients": [1] }, "network": "namespaces",
     }})];

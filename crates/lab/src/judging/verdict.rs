@@ -80,7 +80,7 @@ impl Family {
     /// Why nothing is said of one that is not.
     pub(super) fn why(&self, chance: f64) -> String {
         let count = self.count;
-        format!("among {count} comparisons, chance alone makes one like it too often ({chance:.3})")
+        format!("{AMONG} {count} comparisons, chance alone makes one like it too often ({chance:.3})")
     }
 }
 
@@ -112,6 +112,9 @@ pub(super) fn doubt(verdict: &Verdict) -> Option<String> {
 /// They say something of the clients.
 const CLIENTS_WERE_SHORT: &str = "clients had no CPU left to ask for more, so that a server may be able to \
     do more than it did; compare CPU us/reply";
+
+/// How it begins what is said where a difference is not beyond chance.
+const AMONG: &str = "among";
 
 /// The figures themselves don't say.
 pub(super) const WITHIN: &str = "the interval is not beyond the margin";
@@ -225,6 +228,12 @@ impl Verdict {
     /// Whether something was found, rather than nothing said.
     pub fn is_a_difference(&self) -> bool {
         matches!(self.says, Says::Less | Says::More)
+    }
+
+    /// Whether figures that count have decided it, be it that no difference is seen in them.
+    pub fn is_by_figures(&self) -> bool {
+        let by_chance = |why: &str| why == WITHIN || why.starts_with(AMONG);
+        self.is_a_difference() || matches!(&self.says, Says::CannotTell(why) if by_chance(why))
     }
 
     /// Whether the server did better than the first; `None` where nothing was found, or neither more nor less

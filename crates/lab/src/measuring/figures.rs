@@ -68,7 +68,10 @@ pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>, rules: Rules) -
     };
     let mut seen = of_sights((before, after), replies.per_s, turns)?;
     invalid.append(&mut seen.invalid);
+    let lacked_cpu_only =
+        !invalid.is_empty() && invalid.iter().all(|reason| results.short_of_cpu.contains(reason));
     Ok(Outcome {
+        lacked_cpu_only,
         asked_requests_per_s: run.asked_requests_per_s,
         replies_per_s: replies.per_s,
         replies_2xx_per_s: Some(replies_2xx_per_s),
@@ -149,6 +152,8 @@ fn of_sights((before, after): (&Sight, &Sight), replies_per_s: f64, turns: Optio
     });
     let (served_replies_per_s, accepting) = accepting(before, after).unzip();
     let held = after.held.as_ref().context("nobody has looked at what the server held")?;
+    // What nobody knows is not nothing.
+    let seen = |value: f64| if after.is_seen { value } else { f64::NAN };
     let calls_per_s = before.calls.zip(after.calls).map(|(before, after)| after.per_s_since(&before));
     let calls_per_s = calls_per_s.transpose()?;
     Ok(Outcome {
@@ -157,11 +162,11 @@ fn of_sights((before, after): (&Sight, &Sight), replies_per_s: f64, turns: Optio
         accepting,
         drops_per_s: drops_per_s.collect(),
         cpu: cpu(before, after, replies_per_s),
-        context_switches_per_s: after.switches.saturating_sub(before.switches) as f64 / seconds,
-        memory_mb: if after.is_seen { held.memory as f64 / 1e6 } else { f64::NAN },
-        descriptors: held.descriptors,
+        context_switches_per_s: seen(after.switches.saturating_sub(before.switches) as f64 / seconds),
+        memory_mb: seen(held.memory as f64 / 1e6),
+        descriptors: after.is_seen.then_some(held.descriptors),
         page_cache_mb: held.page_cache as f64 / 1e6,
-        read_mb_per_s: after.read.saturating_sub(before.read) as f64 / 1e6 / seconds,
+        read_mb_per_s: seen(after.read.saturating_sub(before.read) as f64 / 1e6 / seconds),
         turns,
         invalid: turns.as_ref().and_then(turns::reason_against).into_iter().collect(),
         failed: want_of_memory(after.killed).into_iter().collect(),
@@ -205,13 +210,15 @@ fn slice(outcome: &Outcome) -> Slice {
     Slice { cpu_server_us_per_reply: cpu.server_us_per_reply, replies_per_s: *replies_per_s }
 }
 
-/// The median of each number of JSON values of the same form; where they differ in form, the first's.
+/// The median of each number of JSON values of the same form; where they differ in form, the first's. Those
+/// of which nothing is known take no part.
 fn middle(all: &[Value]) -> Value {
-    match &all[0] {
+    let first = all.iter().find(|value| !value.is_null()).unwrap_or(&all[0]);
+    match first {
         Value::Number(_) => {
             let median = statistics::median(all.iter().filter_map(Value::as_f64));
             // Counts stay counts.
-            if all[0].is_u64() {
+            if first.is_u64() {
                 median.map_or(Value::Null, |median| (median.round() as u64).into())
             } else {
                 median.into()
@@ -261,7 +268,9 @@ fn broken(results: &Results, rules: Rules) -> Vec<String> {
             _ => (*allowed, *holds),
         };
         (!holds).then(|| {
-            format!("{rule}: {:.2}%, at most {:.2}% is allowed ({remark})", found * 100.0, allowed * 100.0)
+            let (found, allowed) = (found * 100.0, allowed * 100.0);
+            let found = units::print_beside(found, allowed, 2);
+            format!("{rule}: {found}%, at most {allowed:.2}% is allowed ({remark})")
         })
     });
     told.collect()
@@ -303,7 +312,7 @@ fn parties(results: &Results) -> Vec<Party> {
         name: name.to_owned(),
         calls_per_s: over(calls as f64, seconds),
         replies_2xx_per_s: over(statuses[StatusClass::Successful] as f64, seconds),
-        reply_time_ms_p99: curve.map_or(0.0, |curve| curve.times.p99),
+        reply_time_ms_p99: curve.map_or(f64::NAN, |curve| curve.times.p99),
         percentiles: curve.map_or_else(Vec::new, |curve| curve.percentiles.clone()),
     };
     let classes = results.by_class.iter();
@@ -333,8 +342,8 @@ fn of_size(class: &results::load::OfSize) -> OfSize {
         reached: class.reached as f64,
         timeouts: class.timeouts as f64,
         unserved: class.unserved as f64,
-        reply_time_ms_mean: class.reply_time_ms.as_ref().map_or(0.0, |curve| curve.times.mean),
-        reply_time_ms_p99: class.reply_time_ms.as_ref().map_or(0.0, |curve| curve.times.p99),
+        reply_time_ms_mean: class.reply_time_ms.as_ref().map_or(f64::NAN, |curve| curve.times.mean),
+        reply_time_ms_p99: class.reply_time_ms.as_ref().map_or(f64::NAN, |curve| curve.times.p99),
     }
 }
 
@@ -421,6 +430,32 @@ mod tests {
             outcome.invalid[1],
             "counters were read up to 101 ms from the edges of the measured window"
         );
+    }
+
+    #[test]
+    fn what_nobody_knows_of_a_server_is_not_nothing() {
+        let begun = Instant::now();
+        let unseen = |at, accepts| Sight { is_seen: false, ..sight(at, accepts) };
+        let (first, second) = (unseen(begun, 100), unseen(begun + Duration::from_secs(2), 300));
+        let mut results = results(5.0, &[]);
+        results.wait_ms = None;
+        let looks = Looks { began_after_ms: 1.0, off_ms: 1.0 };
+        let outcome = of(&Watched { first, second, looks, results }, None).unwrap();
+        let told = serde_json::to_value(&outcome).unwrap();
+        for path in [
+            "/memory_mb",
+            "/descriptors",
+            "/context_switches_per_s",
+            "/read_mb_per_s",
+            "/cpu/server_cpus",
+            "/cpu/server_us_per_reply",
+            "/wait_ms/p50",
+            "/wait_ms/max",
+        ] {
+            assert!(told.pointer(path).is_some_and(Value::is_null), "{path}: {told}");
+        }
+        let again: Outcome = serde_json::from_value(told).unwrap();
+        assert!(again.descriptors.is_none() && again.wait_ms.p99.is_nan() && again.read_mb_per_s.is_nan());
     }
 
     #[test]
@@ -552,7 +587,7 @@ mod tests {
         let slices = || [10.0, 500.0, 12.0].map(outcome).into();
         let middle = median(slices()).unwrap();
         assert!((middle.replies_per_s - 12.0).abs() < 1e-9 && middle.is_valid());
-        assert_eq!((middle.slices.len(), middle.descriptors), (3, 10));
+        assert_eq!((middle.slices.len(), middle.descriptors), (3, Some(10)));
         let mut doubtful: Vec<Outcome> = slices();
         doubtful[0].invalid.push("late".to_owned());
         assert!(median(doubtful.clone()).unwrap().is_valid(), "one of three is not the most");
@@ -561,5 +596,11 @@ mod tests {
         let middle = median(doubtful).unwrap();
         assert_eq!((middle.invalid, middle.failed), (vec!["late".to_owned()], vec!["timeouts".to_owned()]));
         assert!(median(Vec::new()).is_none());
+        // Where the first has nothing, the others have.
+        let mut empty: Vec<Outcome> = slices();
+        empty[0].wait_ms = Times::default();
+        empty[0].descriptors = None;
+        let middle = median(empty).unwrap();
+        assert!((middle.wait_ms.p99 - 1.0).abs() < 1e-9 && middle.descriptors == Some(10), "{middle:?}");
     }
 }

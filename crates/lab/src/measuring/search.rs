@@ -39,6 +39,7 @@ pub(crate) fn highest(
         *(if is_served { &mut served } else { &mut too_much }) = Some((rate, outcome));
     }
     let beyond = too_much.as_ref().map(|(_, outcome)| outcome.invalid.clone()).unwrap_or_default();
+    let is_bound = too_much.as_ref().is_some_and(|(_, outcome)| outcome.lacked_cpu_only);
     let mut found = match (served, too_much) {
         (Some((_, outcome)), Some(_)) => outcome,
         (Some((rate, mut outcome)), None) => {
@@ -52,9 +53,10 @@ pub(crate) fn highest(
             outcome
         }
     };
-    // Who did not make the load has not found that it is too much.
+    // Who did not make the load has not found that it is too much. Where that was for want of CPU time alone,
+    // the server bears so much at least.
     let beyond = beyond.into_iter().map(|reason| format!("where it is too much, {reason}"));
-    found.invalid.extend(beyond);
+    if is_bound { &mut found.clients_were_short } else { &mut found.invalid }.extend(beyond);
     found.probes = probes;
     Ok(found)
 }
@@ -103,6 +105,27 @@ mod tests {
             assert!(too_much / served <= CLOSE && too_much > most, "{outcome:?}");
             assert!(outcome.is_valid() && outcome.is_good() && outcome.probes.len() < 20);
         }
+    }
+
+    #[test]
+    fn a_generator_that_has_no_cpu_for_more_has_found_a_lower_bound() {
+        let Load::Most(threshold) = "mat: mean < 5ms".parse().unwrap() else { panic!("another load") };
+        let found = |lacked_cpu_only: bool| {
+            let probe = |rate: f64| {
+                let mut outcome = outcome(rate);
+                outcome.calls_errors_part = 0.0;
+                if rate > 5_000.0 {
+                    outcome.wait_ms.mean = 100.0;
+                    outcome.invalid.push("the generator's CPU 1 was full".to_owned());
+                    outcome.lacked_cpu_only = lacked_cpu_only;
+                }
+                Ok(outcome)
+            };
+            let found = highest(threshold, probe).unwrap();
+            (found.is_valid(), found.clients_were_short)
+        };
+        let reason = "where it is too much, the generator's CPU 1 was full".to_owned();
+        assert_eq!((found(true), found(false)), ((true, vec![reason]), (false, Vec::new())));
     }
 
     #[test]

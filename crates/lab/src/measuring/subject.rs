@@ -1,5 +1,6 @@
 //! A server as a trial runs it: all its processes, in a namespace or control group made for it.
 
+use std::fs;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use crate::programs::child::output;
 use crate::programs::interrupt;
 use crate::programs::launcher::{PATIENCE, Place, Server};
 use crate::servers::spec::{Kind, Spec};
-use crate::servers::{self, Endpoint, Ground, Running, script};
+use crate::servers::{self, Constant, Endpoint, Ground, Running, script};
 
 /// A running server. It ends when this is dropped, those in front before those behind.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ impl Subject {
         for (number, part) in parts.iter().enumerate() {
             let last = number + 1 == parts.len();
             let log =
-                ground.directory.join(if last { "stderr".to_owned() } else { format!("stderr-{number}") });
+                ground.directory.join(if last { STDERR.to_owned() } else { format!("{STDERR}-{number}") });
             let cpus = part.cpu.map_or(cpus, |cpu| &cpus[cpu..=cpu]);
             let place = Place { cpus, wrapper, log: &log };
             let server = Server::start(&part.words, place, |_| {
@@ -141,28 +142,63 @@ pub(crate) fn is_there(running: &Running) -> Result<()> {
     }
 }
 
+/// What a server says, in its directory.
+const STDERR: &str = "stderr";
+
+/// A file for servers that only start.
+const FILE: &str = "file";
+
 /// What makes a server look at its configuration and end.
 fn looking(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Nginx => &["-t", "-q"],
         Kind::Lighttpd => &["-tt"],
         Kind::Apache | Kind::ApacheWorker => &["-t"],
-        Kind::Sluice | Kind::Haproxy | Kind::Ceiling | Kind::Command | Kind::Running => &[],
+        Kind::Haproxy => &["-c"],
+        Kind::Sluice | Kind::Ceiling | Kind::Command | Kind::Running => &[],
     }
 }
 
-/// What a server says against its settings, if it does and can be asked. `root` is that of some files.
-pub(crate) fn objection(spec: &Spec, sluice: &Path, root: &Path) -> Result<Option<String>> {
+/// What a server says against its settings, if it does and can be asked. One that has no words for looking at
+/// its configuration is started, for a moment and without anybody asking it.
+pub(crate) fn objection(spec: &Spec, sluice: &Path, cpus: &[usize]) -> Result<Option<String>> {
     let scratch = tempfile::tempdir()?;
     if spec.kind == Kind::Sluice {
         return refusal(spec, sluice, 1, scratch.path());
     }
-    let words = looking(spec.kind);
-    if words.is_empty() {
+    let behind = servers::behind(spec)?;
+    if let Some(behind) = &behind
+        && let Some(why) = objection(behind, sluice, cpus)?
+    {
+        return Ok(Some(format!("behind it: {why}")));
+    }
+    // What stands before an application has none here to stand before.
+    let wants_application = match spec.kind {
+        Kind::Haproxy => behind.is_none(),
+        Kind::Command => {
+            spec.settings.iter().any(|word| word.contains("{socket}") || word.contains("{besim}"))
+        }
+        _ => false,
+    };
+    if spec.kind == Kind::Running || wants_application {
         return Ok(None);
     }
     let network = Network::loopback()?;
-    let ground = Ground::plain(root, &network.addresses, scratch.path(), sluice);
+    let root = scratch.path().join("root");
+    fs::create_dir(&root)?;
+    fs::write(root.join(FILE), "x")?;
+    let constant = (spec.kind == Kind::Ceiling).then_some(Constant { target: FILE, closes: false });
+    let plain = Ground::plain(&root, &network.addresses, scratch.path(), sluice);
+    let ground = Ground { constant, ..plain };
+    let words = looking(spec.kind);
+    if words.is_empty() {
+        let why = |error: anyhow::Error| {
+            let said = fs::read_to_string(scratch.path().join(STDERR)).unwrap_or_default();
+            let last = said.lines().rfind(|line| !line.trim().is_empty()).map(str::to_owned);
+            format!("it does not start: {}", last.unwrap_or_else(|| error.root_cause().to_string()))
+        };
+        return Ok(Subject::start(spec, &ground, &network, cpus, &[]).err().map(why));
+    }
     let part = servers::parts(spec, &ground)?.pop().context("a server without a program")?;
     let output = Command::new(&part.words[0]).args(&part.words[1..]).args(words).output();
     let output = output.with_context(|| format!("cannot run {}", part.words[0]))?;
@@ -206,7 +242,6 @@ pub(crate) fn refusal(
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::io::{Read as _, Write as _};
     use std::net::SocketAddr;
 
@@ -296,6 +331,28 @@ mod tests {
             let Some(Started { server, _directory, .. }) = start(text, None) else { continue };
             let error = format!("{:#}", server.unwrap_err());
             assert!(error.contains(told), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn servers_without_words_for_it_are_asked_as_well() {
+        let none = Path::new("/nonexistent");
+        for (text, told) in [
+            ("haproxy: tune.bufsiz=1", Some("tune.bufsiz")),
+            ("haproxy: behind=\"nginx: sendfil=on\"", Some("behind it: ")),
+            ("haproxy", None),
+            ("mine = false {port}", Some("it does not start: it ended with exit status: 1")),
+            ("mine = python3 -m http.server {port} --bind {host}", None),
+        ] {
+            let spec: Spec = text.parse().unwrap();
+            let both = [Some(spec.clone()), servers::behind(&spec).unwrap()];
+            if both.iter().flatten().any(|spec| servers::executable(spec, none).is_none()) {
+                continue;
+            }
+            let said = objection(&spec, none, &[0]).unwrap();
+            let is_it =
+                told.map_or(said.is_none(), |told| said.as_ref().is_some_and(|said| said.contains(told)));
+            assert!(is_it, "{text}: {said:?}");
         }
     }
 

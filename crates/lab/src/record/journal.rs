@@ -115,9 +115,7 @@ impl Journal {
                 .with_context(|| format!("{}: a line is no JSON: {line}", path.display()))?;
             let key = entry["key"].as_str().context("a line without a key")?.to_owned();
             let mut value = entry["value"].take();
-            if schema == 1 {
-                old::rename(&mut value);
-            }
+            old::renew(&mut value, schema);
             entries.insert(key, value);
         }
         Ok(Self { path: path.to_owned(), file: None, schema, settings, entries })
@@ -243,13 +241,38 @@ mod tests {
         let value: Value = Journal::read(&path).unwrap().get("a").unwrap().unwrap();
         assert_eq!((&value["wait_ms"]["p99"], &value["cpu"]["server_cpus"]), (&json!(7.0), &json!(0.5)));
         let error = Journal::open(&path, &json!({ "rate": 5 })).unwrap_err().to_string();
-        assert!(error.contains("is of schema 1, and what is written now is of schema 2"), "{error}");
+        assert!(error.contains("is of schema 1, and what is written now is of schema 3"), "{error}");
         of(r#"{"schema":2,"settings":{"rate":5}}"#);
         let value: Value = Journal::read(&path).unwrap().get("a").unwrap().unwrap();
         assert_eq!(value["times"]["p99"], 7.0, "nothing is renamed that is not old");
-        of(r#"{"schema":3,"settings":{"rate":5}}"#);
+        of(r#"{"schema":4,"settings":{"rate":5}}"#);
         let error = Journal::read(&path).unwrap_err().to_string();
-        assert!(error.contains("is of schema 3, and this version knows 1 to 2"), "{error}");
+        assert!(error.contains("is of schema 4, and this version knows 1 to 3"), "{error}");
+    }
+
+    #[test]
+    fn what_an_old_journal_had_as_nothing_is_unknown() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        let read = |schema: u64, memory: &str, max: f64| -> Value {
+            let trial = format!(
+                r#"{{"key":"a","value":{{"memory_mb":{memory},"descriptors":0,"context_switches_per_s":0.0,
+                "read_mb_per_s":0.0,"wait_ms":{{"p99":{max},"max":{max},"percentiles":[]}},
+                "by_size":[{{"calls":3.0,"reply_time_ms_p99":0.0}}]}}}}"#
+            );
+            let first = format!(r#"{{"schema":{schema},"settings":{{}}}}"#);
+            fs::write(&path, format!("{first}\n{}\n", trial.replace('\n', ""))).unwrap();
+            Journal::read(&path).unwrap().get("a").unwrap().unwrap()
+        };
+        let unknown = read(2, "null", 0.0);
+        assert!(unknown["descriptors"].is_null() && unknown["read_mb_per_s"].is_null(), "{unknown}");
+        assert!(unknown["wait_ms"]["p99"].is_null() && unknown["wait_ms"]["percentiles"].is_array());
+        assert!(
+            unknown["by_size"][0]["reply_time_ms_p99"].is_null() && unknown["by_size"][0]["calls"] == 3.0
+        );
+        let known = read(2, "5.0", 7.0);
+        assert!(known["descriptors"] == 0 && known["wait_ms"]["p99"] == 7.0, "{known}");
+        assert_eq!(read(3, "null", 0.0)["wait_ms"]["p99"], 0.0, "nothing of today's is changed");
     }
 
     #[test]

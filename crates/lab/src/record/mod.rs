@@ -12,4 +12,4 @@ pub const TRIALS: &str = "trials";
 
 /// The version of `journal.jsonl`, which it has as `schema`: changes when something is removed, renamed or
 /// comes to mean something else. `docs/schemas/` describes it. A journal without it is of version 1.
-pub const SCHEMA: u64 = 2;
+pub const SCHEMA: u64 = 3;

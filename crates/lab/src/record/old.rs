@@ -1,4 +1,5 @@
-//! Journals of schema 1: what they called figures, which have other names now. Nothing else knows them.
+//! Journals of schema 1 and 2: what they called figures, which have other names now, and where they had 0 for
+//! what nobody knew. Nothing else knows them.
 
 use serde_json::{Map, Value};
 
@@ -51,8 +52,44 @@ const OF_MEMBERS: [(&str, &[(&str, &str)]); 8] = [
     ("probes", &[("rate", "asked_requests_per_s"), ("ms", "found_ms")]),
 ];
 
-/// Gives the members of an outcome the names that they have now. Other values stay as they are.
-pub(super) fn rename(value: &mut Value) {
+/// Figures of processes. Where these were not known, all but their memory were 0 up to schema 2.
+const OF_PROCESSES: [&str; 3] = ["descriptors", "context_switches_per_s", "read_mb_per_s"];
+
+/// Gives an outcome of a journal of that schema the form that it has now. Other values stay as they are.
+pub(super) fn renew(value: &mut Value, schema: u64) {
+    if schema == 1 {
+        rename(value);
+    }
+    if schema <= 2 {
+        forget(value);
+    }
+}
+
+/// Takes away what was 0 because there was nothing.
+fn forget(value: &mut Value) {
+    let Some(outcome) = value.as_object_mut().filter(|outcome| outcome.contains_key("wait_ms")) else {
+        return;
+    };
+    if outcome.get("memory_mb").is_some_and(Value::is_null) {
+        outcome.extend(OF_PROCESSES.map(|name| (name.to_owned(), Value::Null)));
+    }
+    // No reply takes no time.
+    let is_empty = |times: &Map<String, Value>| times.get("max").and_then(Value::as_f64) == Some(0.0);
+    if let Some(times) = outcome.get_mut("wait_ms").and_then(Value::as_object_mut).filter(|all| is_empty(all))
+    {
+        times.values_mut().filter(|value| value.is_number()).for_each(|value| *value = Value::Null);
+    }
+    for list in ["by_size", "parties"] {
+        let all = outcome.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        for one in all.filter_map(Value::as_object_mut) {
+            let times = one.iter_mut().filter(|(name, _)| name.starts_with("reply_time_ms"));
+            times.filter(|(_, time)| time.as_f64() == Some(0.0)).for_each(|(_, time)| *time = Value::Null);
+        }
+    }
+}
+
+/// Gives the members of an outcome of schema 1 the names that they have now.
+fn rename(value: &mut Value) {
     let Some(outcome) = value.as_object_mut().filter(|outcome| outcome.contains_key("times")) else { return };
     rename_all(outcome, &OF_OUTCOMES);
     for (member, renamed) in OF_MEMBERS {

@@ -56,17 +56,20 @@ pub struct Outcome {
     pub cpu: Cpu,
     /// Microseconds of CPU time that the generator used for each call.
     pub generator_cpu_us_per_call: f64,
-    /// Times per second that the server's threads were taken off a CPU, or left it to wait.
+    /// Times per second that the server's threads were taken off a CPU, or left it to wait. Not a number
+    /// where its processes are not known.
+    #[serde(deserialize_with = "number_or_null")]
     pub context_switches_per_s: f64,
     /// Memory of the server's processes at the end, what they share divided among them, in 10^6 bytes. Not a
     /// number where they are not known, as their CPU time then.
     #[serde(deserialize_with = "number_or_null")]
     pub memory_mb: f64,
-    /// Descriptors that they had open then.
-    pub descriptors: u64,
+    /// Descriptors that they had open then; `None` where they are not known.
+    pub descriptors: Option<u64>,
     /// The page cache that counts for the server (where it is bounded), in 10^6 bytes; else the machine's.
     pub page_cache_mb: f64,
-    /// What its processes had the disk read, in 10^6 bytes per second.
+    /// What its processes had the disk read, in 10^6 bytes per second. Not a number where they are not known.
+    #[serde(deserialize_with = "number_or_null")]
     pub read_mb_per_s: f64,
     /// How it shared a CPU.
     pub turns: Option<Given>,
@@ -89,6 +92,9 @@ pub struct Outcome {
     /// Why the figures don't count: what the generator says against them, and looks that missed the window.
     /// Empty if they do. Such a trial is repeated.
     pub invalid: Vec<String>,
+    /// Whether all of that is that the generator was short of its CPU.
+    #[serde(skip)]
+    pub(crate) lacked_cpu_only: bool,
     /// Why the clients of a closed loop could not have asked for more. How many were answered, and how fast,
     /// is the clients' doing then; what each reply cost the server is not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -104,19 +110,33 @@ fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::
 }
 
 /// Milliseconds from when a call should have been issued, connecting included, to the last byte of its reply,
-/// or to when its client gave up: these have waited so long at least.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+/// or to when its client gave up: these have waited so long at least. Not numbers where nobody has waited.
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[expect(missing_docs, reason = "named for what they are")]
 pub struct Times {
+    #[serde(deserialize_with = "number_or_null")]
     pub mean: f64,
+    #[serde(deserialize_with = "number_or_null")]
     pub p50: f64,
+    #[serde(deserialize_with = "number_or_null")]
     pub p90: f64,
+    #[serde(deserialize_with = "number_or_null")]
     pub p99: f64,
+    #[serde(deserialize_with = "number_or_null")]
     pub p999: f64,
+    #[serde(deserialize_with = "number_or_null")]
     pub max: f64,
     /// Pairs of a part of one and the time below which that part is.
     #[serde(default)]
     pub percentiles: Vec<(f64, f64)>,
+}
+
+/// Of nobody.
+impl Default for Times {
+    fn default() -> Self {
+        let [mean, p50, p90, p99, p999, max] = [f64::NAN; 6];
+        Self { mean, p50, p90, p99, p999, max, percentiles: Vec::new() }
+    }
 }
 
 /// Calls for bodies of one class of sizes.
@@ -129,7 +149,10 @@ pub struct OfSize {
     pub reached: f64,
     pub timeouts: f64,
     pub unserved: f64,
+    /// Of whole replies; not a number if there is none.
+    #[serde(deserialize_with = "number_or_null")]
     pub reply_time_ms_mean: f64,
+    #[serde(deserialize_with = "number_or_null")]
     pub reply_time_ms_p99: f64,
 }
 
@@ -141,7 +164,8 @@ pub struct Party {
     pub calls_per_s: f64,
     /// Whole replies of status 2xx to them.
     pub replies_2xx_per_s: f64,
-    /// Of their whole replies.
+    /// Of their whole replies; not a number if there is none.
+    #[serde(deserialize_with = "number_or_null")]
     pub reply_time_ms_p99: f64,
     /// Pairs of a part of one and the time below which that part of these replies is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -240,7 +264,8 @@ pub struct Slice {
 pub struct Probe {
     /// Requests per second that were asked for.
     pub asked_requests_per_s: f64,
-    /// What the threshold is about, in milliseconds.
+    /// What the threshold is about, in milliseconds; not a number if nobody was answered.
+    #[serde(deserialize_with = "number_or_null")]
     pub found_ms: f64,
     /// Whether it was served in time.
     pub is_served: bool,
@@ -249,7 +274,10 @@ pub struct Probe {
 impl Outcome {
     /// Of a server that was there no more: without any figures.
     pub(crate) fn lost(why: String) -> Self {
-        Self { failed: vec![why], ..Self::default() }
+        let [server_cpus, server_user_part, server_us_per_reply] = [f64::NAN; 3];
+        let cpu = Cpu { server_cpus, server_user_part, server_us_per_reply, ..Cpu::default() };
+        let [memory_mb, context_switches_per_s, read_mb_per_s] = [f64::NAN; 3];
+        Self { failed: vec![why], cpu, memory_mb, context_switches_per_s, read_mb_per_s, ..Self::default() }
     }
 
     /// Whether its figures count as a measurement.

@@ -14,6 +14,13 @@ pub const FOUND: &str = "tune.json";
 /// The directory of the fresh rounds.
 pub const FRESH: &str = "fresh";
 
+/// The directory of the neighbours of the two best.
+pub const STEP: &str = "step";
+/// The directory of all combinations.
+pub const ALL: &str = "all";
+/// How directories of passes through what was drawn begin; behind it is their number, from 1.
+pub const PASS: &str = "heat-";
+
 /// A setting, and the values that it may have, from the least to the most.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dimension {
@@ -81,6 +88,24 @@ pub struct Found {
     pub plateau: Vec<String>,
 }
 
+impl Heat {
+    /// What it was for, in words. Its directory's name says nothing to anybody.
+    pub fn in_words(&self) -> String {
+        let times = if self.rounds == 1 { "once".to_owned() } else { format!("{} times", self.rounds) };
+        let what = match self.name.as_str() {
+            FRESH => "the two best, measured again beside the settings as they come".to_owned(),
+            STEP => "the neighbours of the two best".to_owned(),
+            ALL => "all combinations".to_owned(),
+            name => match name.strip_prefix(PASS).and_then(|number| number.parse::<u32>().ok()) {
+                Some(1) => "settings that were drawn".to_owned(),
+                Some(_) => "the better half of those".to_owned(),
+                None => name.to_owned(),
+            },
+        };
+        format!("{what}, each {times}")
+    }
+}
+
 impl Found {
     /// The best of the fresh rounds.
     pub fn best(&self) -> Option<&Rank> {
@@ -103,6 +128,12 @@ impl Found {
         let found = serde_json::from_slice(&fs::read(&path)?);
         found.map(Some).with_context(|| format!("{} is of another version", path.display()))
     }
+}
+
+/// Whether a directory has a search's results, or some of them.
+pub(crate) fn is_search(directory: &Path) -> bool {
+    let first = format!("{PASS}1");
+    [FOUND, FRESH, &first].iter().any(|name| directory.join(name).exists())
 }
 
 /// The directory that has a report: of a search, that of its fresh rounds.

@@ -45,14 +45,9 @@ impl Searched {
             quantity: found.quantity.clone(),
             plateau: found.plateau.join("; "),
             maps,
-            heats: found.heats.iter().map(|heat| (called(heat), table(heat, &found.quantity))).collect(),
+            heats: found.heats.iter().map(|heat| (heat.in_words(), table(heat, &found.quantity))).collect(),
         }
     }
-}
-
-fn called(heat: &Heat) -> String {
-    let times = if heat.rounds == 1 { "once".to_owned() } else { format!("{} times", heat.rounds) };
-    format!("{}: {} candidates, each measured {times}", heat.name, heat.ranks.len())
 }
 
 fn table(heat: &Heat, quantity: &str) -> Table {

@@ -225,7 +225,7 @@ fn machine(group: &Group<'_>) -> Block {
 fn sampled(group: &Group<'_>) -> Table {
     let columns: [(&str, Value); 5] = [
         ("context switches/s", |of| of.context_switches_per_s),
-        ("descriptors", |of| of.descriptors as f64),
+        ("descriptors", |of| of.descriptors.map_or(f64::NAN, |count| count as f64)),
         ("page cache MB", |of| of.page_cache_mb),
         ("read from the disk, MB/s", |of| of.read_mb_per_s),
         ("accepts in a phase", |of| of.accepting.as_ref().map_or(f64::NAN, |of| of.accepts_per_phase)),

@@ -4,6 +4,8 @@
 use std::fmt::Write as _;
 
 use crate::description::finding::Finding;
+use crate::description::quantity::{COST, MEMORY, Quantity, REPLIES};
+use crate::judging::series::{Found, Series};
 use crate::report::group::{Group, Place, Scene};
 use crate::report::results::{Held, Results, Sentence};
 use crate::report::sample::Value;
@@ -14,20 +16,23 @@ use crate::statistics::median;
 const COLUMNS: usize = 80;
 /// What stands before a sentence.
 const BADGE: usize = 13;
-/// Letters of a server's name, and of a bar.
-const NAME: usize = 20;
+/// Letters of a server's name, without a line of its own, and of a bar.
+const NAME: usize = 18;
 const BAR: usize = 28;
+/// Those of a ratio with its interval.
+const RATIO: usize = 22;
 /// Columns and lines of a plot.
 const PLOT: (usize, usize) = (64, 10);
 
 /// What is told of each server besides what is compared: headings, widths, digits, and of what.
-const FIGURES: [(&str, usize, usize, Value); 5] = [
+const FIGURES: [(&str, usize, usize, Value); 4] = [
     ("mean ms", 7, 2, |of| of.wait_ms.mean),
-    ("p99 ms", 7, 1, |of| of.wait_ms.p99),
-    ("err %", 6, 2, |of| of.calls_errors_part * 100.0),
+    ("p99 ms", 6, 1, |of| of.wait_ms.p99),
+    ("err %", 5, 2, |of| of.calls_errors_part * 100.0),
     ("CPU %", 5, 1, |of| of.cpu.server_cpus * 100.0),
-    ("MB", 5, 0, |of| of.memory_mb),
 ];
+/// What stands above replies per second, and letters of them.
+const REPLIES_PER_S: (&str, usize) = ("replies/s", 9);
 
 /// Everything.
 pub fn text(results: &Results) -> String {
@@ -102,11 +107,13 @@ fn wrapped(text: &mut String, before: &str, indent: usize, says: &str) {
     let _ = writeln!(text, "{line}");
 }
 
-/// A name in as many columns as all names have.
-fn name(name: &str) -> String {
-    let is_long = name.chars().count() > NAME;
-    let short = if is_long { name.chars().take(NAME - 1).chain(['…']).collect() } else { name.to_owned() };
-    format!("{short:NAME$}")
+/// A row that begins with a name. One that is too long for its column has a line of its own.
+fn row(text: &mut String, name: &str, rest: &str) {
+    let _ = if name.chars().count() > NAME {
+        writeln!(text, "  {name}\n  {:NAME$} {rest}", "")
+    } else {
+        writeln!(text, "  {name:NAME$} {rest}")
+    };
 }
 
 /// A bar for each server: what it did, and, lighter, how sure that is.
@@ -127,7 +134,7 @@ fn bars(text: &mut String, group: &Group<'_>) {
                 let (lower, upper) = interval.map_or((median, median), |of| (of.lower, of.upper));
                 "█".repeat(columns(lower)) + &"▒".repeat(columns(upper) - columns(lower))
             });
-            let _ = writeln!(text, "  {} {bar:BAR$} {}", name(&series.server.name), sample.told());
+            row(text, &series.server.name, &format!("{bar:BAR$} {}", sample.told()));
         }
     }
 }
@@ -177,24 +184,29 @@ fn figures(text: &mut String, group: &Group<'_>) {
     for found in &group.points {
         let Some(first) = found.series.first() else { continue };
         let Some(quantity) = found.point.compare.first() else { continue };
+        let (heading, width) = REPLIES_PER_S;
         let headings = FIGURES.map(|(heading, width, ..)| format!(" {heading:>width$}")).concat();
-        let ratio: String = format!("times {}", first.server.name).chars().take(22).collect();
-        let load = name(&found.point.setting.load.to_string());
-        let _ = writeln!(text, "\n  {load} {ratio:>22}{headings}");
+        let ratio = format!("times {}", first.server.name);
+        let ratio = if ratio.chars().count() > RATIO { "times the first" } else { ratio.as_str() };
+        text.push('\n');
+        let load = found.point.setting.load.to_string();
+        row(text, &load, &format!("{ratio:>RATIO$} {heading:>width$}{headings}"));
         if let Some(each) = median(first.outcomes().filter_map(|of| of.requests_per_connection)) {
             wrapped(text, "  ", 2, &on_a_connection(each));
         }
         for series in &found.series {
             let cell = |(_, width, digits, of)| format!(" {:>width$}", series.median_cell(of, digits));
-            let (name, ratio) = (name(&series.server.name), series.ratio_cell(first, quantity.of));
-            let _ = writeln!(text, "  {name} {ratio:>22}{}", FIGURES.map(cell).concat());
+            let (replies, ratio) = (replies_per_s(series), series.ratio_cell(first, quantity.of));
+            let figures = FIGURES.map(cell).concat();
+            row(text, &series.server.name, &format!("{ratio:>RATIO$} {replies:>width$}{figures}"));
         }
+        legend(text, found, *quantity);
         for series in &found.series {
             let of_work = work::figures(group.scene, Place { found, series });
             if !of_work.is_empty() {
                 let told: Vec<String> =
                     of_work.iter().map(|(heading, told)| format!("{heading} {told}")).collect();
-                wrapped(text, &format!("  {} ", name(&series.server.name)), 4, &told.join(", "));
+                wrapped(text, &format!("  {} ", series.server.name), 4, &told.join(", "));
             }
         }
         let invalid = found.series.iter().map(|series| (&series.server.name, series.invalid()));
@@ -202,5 +214,41 @@ fn figures(text: &mut String, group: &Group<'_>) {
             let told = format!("Trials of {name} that were not valid and were measured again: {count}.");
             wrapped(text, "  ", 2, &told);
         }
+    }
+}
+
+/// How many replies there were, or at least could have been.
+fn replies_per_s(series: &Series) -> String {
+    let bound = if series.were_clients_short() { ">" } else { "" };
+    let cell = series.median_cell(REPLIES.of, REPLIES.digits);
+    if cell.is_empty() { cell } else { format!("{bound}{cell}") }
+}
+
+/// What the figures of a point mean: what a mark says, what is faster, and what servers take of memory.
+fn legend(text: &mut String, found: &Found, quantity: Quantity) {
+    let mut say = |words: &str| wrapped(text, "  ", 2, words);
+    if found.series.iter().any(Series::were_clients_short) {
+        say("> : clients had no CPU time left to ask for more; the server may give more replies/s.");
+    }
+    let each = |of: &dyn Fn(&Series) -> Option<String>| {
+        let told = found.series.iter().filter_map(|series| Some((&series.server.name, of(series)?)));
+        told.map(|(name, told)| format!("{name} {told}")).collect::<Vec<_>>().join(", ")
+    };
+    // With a share of a CPU a reply costs another time than with a whole one.
+    if quantity == COST && found.point.setting.share.is_none() {
+        let most = each(&|series| {
+            let cost = series.median(COST.of).filter(|cost| *cost > 0.0)?;
+            Some(format!("{:.0}", 1e6 / cost))
+        });
+        if !most.is_empty() {
+            say(&format!(
+                "The less CPU time a reply takes, the faster is the server. A CPU that is busy all the time \
+                 gives about 1,000,000 / (CPU us/reply) replies/s: {most}."
+            ));
+        }
+    }
+    let memory = each(&|series| Some(format!("{:.0} MB", series.median(MEMORY.of)?)));
+    if !memory.is_empty() {
+        say(&format!("Memory: {memory}."));
     }
 }

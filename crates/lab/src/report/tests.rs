@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::description::experiment::Experiment;
+use crate::description::quantity::COST;
 use crate::judging::holding;
 use crate::judging::series::Found;
 use crate::judging::series::Series;
@@ -222,7 +223,39 @@ fn a_terminal_is_told_in_eighty_columns() {
             "worse        single, 2x: <b>&\"' has 40.0% less replies/s than sped (0.600 to\n",
             "single: replies/s over offered requests/s",
             "a sped, b <b>&\"', * several",
-            "  sped                 ███",
+            "  sped               ███",
+        ],
+    );
+}
+
+#[test]
+fn a_terminal_has_whole_names_and_says_what_is_faster() {
+    let long = "http://127.0.0.1:8080/a/file.bin pid=71";
+    let mut results = measured();
+    let found = &mut results.found[2];
+    found.point.compare = vec![COST];
+    found.series.pop();
+    found.series[1].server.name = long.to_owned();
+    for (series, cost) in found.series.iter_mut().zip([12.5, 20.0]) {
+        for taken in series.rounds.iter_mut().flatten() {
+            taken.outcome.cpu.server_us_per_reply = cost;
+        }
+    }
+    for taken in found.series[0].rounds.iter_mut().flatten() {
+        taken.outcome.clients_were_short.push("the generator's CPU 1 was full".to_owned());
+    }
+    let text = summary::text(&results);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    holds(
+        &flat,
+        &[
+            "64 sessions times sped replies/s mean ms",
+            "sped 1 >100 ",
+            "> : clients had no CPU time left to ask for more;",
+            &format!("{long} 1.600 (1.600 to 1.600) 40 "),
+            &format!("1,000,000 / (CPU us/reply) replies/s: sped 80000, {long} 50000."),
+            &format!("Memory: sped 5 MB, {long} 5 MB."),
         ],
     );
 }

@@ -13,7 +13,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
@@ -24,9 +24,9 @@ use crate::judging::series::Series;
 use crate::measuring::means::Means;
 use crate::measuring::plan::number;
 use crate::progress::Progress;
-use crate::record::tuned::{Dimension, FOUND, FRESH, Found, Heat, Rank};
-use crate::report::results::Results;
-use crate::run;
+use crate::record::tuned::{ALL, Dimension, FOUND, FRESH, Found, Heat, PASS, Rank, STEP};
+use crate::report::results::{EXPERIMENT, JOURNAL, Results};
+use crate::run::{self, Refused};
 use crate::servers::spec::{Kind, Spec};
 use crate::statistics::FEWEST_ROUNDS;
 use crate::unique::unique;
@@ -77,6 +77,10 @@ pub struct Search {
 const HEATS: [u32; 3] = [1, 2, 4];
 /// Those of the neighbours of the two best.
 const STEP_ROUNDS: u32 = 2;
+/// Those of all combinations.
+const ALL_ROUNDS: u32 = 2;
+/// With how many combinations of other values a server is asked whether it takes a value, at most.
+const MOST_ASKED: usize = 24;
 
 /// One value of each dimension, by its place there.
 type Candidate = Vec<usize>;
@@ -115,11 +119,76 @@ impl Search {
             self.server
         );
         ensure!(!self.dimensions.is_empty(), "nothing is varied: name settings with --vary");
+        for (number, dimension) in self.dimensions.iter().enumerate() {
+            let name = &dimension.name;
+            let is_its = |setting: &&String| setting.split('=').next() == Some(name.as_str());
+            if let Some(setting) = self.server.settings.iter().find(is_its) {
+                bail!(
+                    "--vary {name}: it is set as well ({setting}); allowed: one of both, with all values to \
+                     try in --vary"
+                );
+            }
+            let is_twice = self.dimensions[..number].iter().any(|other| other.name == *name);
+            ensure!(!is_twice, "--vary {name}: it is there twice; allowed: once, with all values to try");
+        }
         self.extent()?;
         let experiment = self.experiment(&[vec![0; self.dimensions.len()]], 1)?;
         let by = experiment.points.first().and_then(|point| point.compare.first());
         by.map(|by| Quantity::to_be_best(by.name)).transpose().map_err(anyhow::Error::msg)?;
         experiment.check_files().map_err(anyhow::Error::msg)
+    }
+
+    /// Whether it can be run with these means in that directory, as far as is known before anything is
+    /// measured: the directory, programs, and what the server says to each value.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn possible(&self, directory: &Path, means: &Means) -> Result<(), Refused> {
+        let refused = |error: anyhow::Error| Refused::new(&error);
+        let extent = self.extent().map_err(refused)?;
+        let (name, candidates, rounds) = self.first(extent);
+        for other in [EXPERIMENT, JOURNAL] {
+            if directory.join(other).exists() {
+                let directory = directory.display();
+                return Err(Refused::new(&anyhow!(
+                    "{directory} has the results of another command: name another directory"
+                )));
+            }
+        }
+        let text = self.text(&name, &candidates, rounds).map_err(refused)?;
+        run::check(&text, &directory.join(&name), means)?;
+        if let Some(why) = run::objection(&self.server, means)? {
+            return Err(Refused::new(&anyhow!("{}: {why}", self.server)));
+        }
+        for (number, dimension) in self.dimensions.iter().enumerate() {
+            for value in 0..dimension.values.len() {
+                self.takes(number, value, means)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the server takes a value: alone, or with some values of others, as it may need these.
+    fn takes(&self, dimension: usize, value: usize, means: &Means) -> Result<(), Refused> {
+        let chosen = &self.dimensions[dimension];
+        let alone = self.with(&[chosen.with(&chosen.values[value])]);
+        let Some(why) = run::objection(&alone, means)? else { return Ok(()) };
+        let with_others = self.all().into_iter().filter(|candidate| candidate[dimension] == value);
+        for candidate in with_others.take(MOST_ASKED) {
+            if run::objection(&self.server(&candidate), means)?.is_none() {
+                return Ok(());
+            }
+        }
+        Err(Refused::new(&anyhow!("{alone}: {why}")))
+    }
+
+    /// What is measured first: the name of it, who takes part, and in how many rounds.
+    fn first(&self, extent: Extent) -> (String, Vec<Candidate>, u32) {
+        if self.is_exhaustive {
+            (ALL.to_owned(), self.all(), ALL_ROUNDS)
+        } else {
+            (format!("{PASS}1"), self.draw(extent.candidates), HEATS[0])
+        }
     }
 
     /// Runs what is missing of it, in `directory`.
@@ -134,14 +203,14 @@ impl Search {
         };
         let extent = self.extent()?;
         let best = if self.is_exhaustive {
-            hold("all", &self.all(), 2)?
+            hold(ALL, &self.all(), ALL_ROUNDS)?
         } else {
             let mut left = self.draw(extent.candidates);
             for (number, rounds) in HEATS.into_iter().enumerate() {
-                let best = hold(&format!("heat-{}", number + 1), &left, rounds)?;
+                let best = hold(&format!("{PASS}{}", number + 1), &left, rounds)?;
                 left = best.into_iter().take((left.len() / 2).max(2)).collect();
             }
-            if extent.steps { hold("step", &self.around(&left), STEP_ROUNDS)? } else { left }
+            if extent.steps { hold(STEP, &self.around(&left), STEP_ROUNDS)? } else { left }
         };
         hold(FRESH, &best[..best.len().min(2)], extent.fresh_rounds)?;
         let plateau = plateau(&heats[heats.len() - 2]);
@@ -179,10 +248,11 @@ impl Search {
                 return Ok(extent);
             }
         }
-        anyhow::bail!(
-            "--budget: {:.1} minutes are too few for a search; allowed: {:.1} or more with these settings",
-            self.budget.as_secs_f64() / 60.0,
-            (shortest.as_secs_f64() / 6.0).ceil() / 10.0
+        let least = (shortest.as_secs_f64() / 6.0).ceil() / 10.0;
+        let budget = units::print_beside(self.budget.as_secs_f64() / 60.0, least, 1);
+        bail!(
+            "--budget: {budget} minutes are too few for a search; allowed: {least:.1} or more with these \
+             settings"
         )
     }
 
@@ -257,9 +327,13 @@ impl Search {
     fn server(&self, candidate: &Candidate) -> Spec {
         let chosen = self.dimensions.iter().zip(candidate);
         let chosen = chosen.map(|(dimension, value)| dimension.with(&dimension.values[*value]));
-        let chosen: Vec<String> = chosen.collect();
-        let settings = [self.server.settings.as_slice(), &chosen].concat();
-        Spec { name: named(&self.server, &chosen), settings, ..self.server.clone() }
+        self.with(&chosen.collect::<Vec<_>>())
+    }
+
+    /// The server with these settings as well.
+    fn with(&self, chosen: &[String]) -> Spec {
+        let settings = [self.server.settings.as_slice(), chosen].concat();
+        Spec { name: named(&self.server, chosen), settings, ..self.server.clone() }
     }
 
     /// The text of a heat's experiment. The settings as they come take part in each, first.
@@ -292,7 +366,8 @@ impl Search {
         means: &Means,
         progress: &Progress,
     ) -> Result<(Heat, Vec<Candidate>)> {
-        progress.remark(&format!("{name}: {} candidates, {rounds} rounds", candidates.len()));
+        let heat = Heat { name: name.to_owned(), rounds, ranks: Vec::new() };
+        progress.remark(&format!("{}: {} settings", heat.in_words(), candidates.len()));
         run::run(&self.text(name, candidates, rounds)?, directory, means, progress)?;
         let results = Results::of(directory)?;
         let found = results.found.first().context("an experiment without points")?;
@@ -318,7 +393,7 @@ impl Search {
         let (count, see) = (candidates.len(), directory.display());
         ensure!(!best.is_empty(), "none of {count} candidates runs; see {see}");
         let ranks = ranked.into_iter().map(|(_, rank)| rank).collect();
-        Ok((Heat { name: name.to_owned(), rounds, ranks }, best))
+        Ok((Heat { ranks, ..heat }, best))
     }
 }
 
@@ -406,6 +481,18 @@ mod tests {
         assert_eq!(search(3_600).longer().unwrap(), None);
         let (time, longer) = Search { budget: Duration::from_secs(400), ..all }.longer().unwrap().unwrap();
         assert!(longer == long && time > Duration::from_secs(400));
+    }
+
+    #[test]
+    fn a_setting_is_either_set_or_varied() {
+        let mut search = search(3_600);
+        search.check().unwrap();
+        search.dimensions[0] = "--backlog=1,2".parse().unwrap();
+        let error = search.check().unwrap_err().to_string();
+        assert!(error.starts_with("--vary --backlog: it is set as well (--backlog=128); allowed"), "{error}");
+        search.dimensions[0] = search.dimensions[1].clone();
+        let error = search.check().unwrap_err().to_string();
+        assert!(error.starts_with("--vary --send: it is there twice"), "{error}");
     }
 
     #[test]

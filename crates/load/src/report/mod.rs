@@ -1,6 +1,7 @@
 //! What a run came to, for people and programs: functions of its [measures](crate::measures) and its
 //! [facts](Facts).
 
+mod answer;
 mod chart;
 mod csv;
 mod facts;

@@ -7,7 +7,7 @@ use results::load::{AtListener, Dropped, Facts, Outcome as RunOutcome};
 
 use super::chart::{Bars, write_chart};
 use super::facts;
-use crate::measures::{Measures, SizeClass, Times, Waits};
+use crate::measures::{Cohort, Measures, SizeClass, Times, Waits};
 use crate::record::Outcome;
 
 /// A few lines on what happened, then a table of times, and how they are distributed.
@@ -41,7 +41,7 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts, bars: Bars) 
     if of_sessions {
         writeln!(
             text,
-            "sessions     {} arrived ({:.2}/s{}): {} completed, {} failed, {} under way at the end",
+            "sessions     {} arrived ({:.2}/s{}): {} completed, {} failed, {} still going on at the end",
             sessions.arrived,
             per_s(sessions.arrived),
             asked(facts.asked_sessions_per_s),
@@ -72,13 +72,7 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts, bars: Bars) 
     {
         writeln!(text, "  {}xx        {count}", class + 1)?;
     }
-    let issued = cohort.issued.max(1) as f64;
-    for outcome in Outcome::ALL {
-        let count = cohort.outcomes.of(outcome);
-        if outcome != Outcome::Reply && count > 0 {
-            writeln!(text, "  {:<16} {count} ({:.2}%)", outcome.name(), count as f64 / issued * 100.0)?;
-        }
-    }
+    write_errors(text, cohort)?;
 
     if facts.verified {
         let verified = measures.verified;
@@ -97,9 +91,26 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts, bars: Bars) 
     write_generator(text, measures, facts)
 }
 
+/// Who has no errors is told so, too.
+fn write_errors(text: &mut String, cohort: &Cohort) -> std::fmt::Result {
+    let part = |count: u64| count as f64 / cohort.issued.max(1) as f64 * 100.0;
+    match cohort.outcomes.errors() {
+        0 => writeln!(text, "errors       none")?,
+        count => writeln!(text, "errors       {count} ({:.2}% of the requests)", part(count))?,
+    }
+    for outcome in Outcome::ALL.into_iter().filter(|outcome| *outcome != Outcome::Reply) {
+        let count = cohort.outcomes.of(outcome);
+        if count > 0 {
+            let (name, percent, told) = (outcome.name(), part(count), outcome.told());
+            writeln!(text, "  {name:<16} {count} ({percent:.2}%): {told}")?;
+        }
+    }
+    Ok(())
+}
+
 fn write_times(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt::Result {
     let Measures { cohort, connections, .. } = measures;
-    writeln!(text, "\n{:<22}{}", "ms", COLUMNS.map(|column| format!("{column:>10}")).concat())?;
+    writeln!(text, "\n{:<NAME$}{}", "ms", COLUMNS.map(|column| format!("{column:>10}")).concat())?;
     row(text, "reply time", &cohort.reply_times)?;
     if facts.model != "closed" {
         row(text, "  from intended start", &cohort.corrected_times)?;
@@ -107,24 +118,24 @@ fn write_times(text: &mut String, measures: &Measures, facts: &Facts) -> std::fm
     if cohort.waits.bounds() > 0 {
         row_of_waits(text, "  with the unanswered", &cohort.waits)?;
     }
-    row(text, "  response", &cohort.response_times)?;
-    row(text, "  transfer", &cohort.transfer_times)?;
-    row(text, "connect", &connections.connect_times)?;
-    row(text, "timeouts", &cohort.timeout_times)?;
+    row(text, "  until the first byte", &cohort.response_times)?;
+    row(text, "  first to last byte", &cohort.transfer_times)?;
+    row(text, "connecting", &connections.connect_times)?;
+    row(text, "given up after", &cohort.timeout_times)?;
     let sizes: Vec<_> =
         SizeClass::ALL.into_iter().filter(|class| cohort.by_size.of(*class).calls > 0).collect();
     if sizes.len() > 1 {
         for class in sizes {
             let of = cohort.by_size.of(class);
             let share = of.timeouts as f64 / of.calls as f64 * 100.0;
-            row(text, &format!("{}, {share:.1}% late", class.name()), cohort.by_size.times(class))?;
+            row(text, &timed_out(class.name(), share), cohort.by_size.times(class))?;
         }
     }
 
     for (class, of) in facts.classes.iter().zip(cohort.by_class.each()) {
         let calls: u64 = Outcome::ALL.into_iter().map(|outcome| of.outcomes.of(outcome)).sum();
         let share = of.outcomes.timeouts() as f64 / calls.max(1) as f64 * 100.0;
-        row(text, &format!("{}, {share:.1}% late", class.name), &of.reply_times)?;
+        row(text, &timed_out(&class.name, share), &of.reply_times)?;
     }
     if cohort.by_kind.each().count() > 1 {
         for (kind, of) in cohort.by_kind.each().filter(|(_, of)| of.calls > 0) {
@@ -136,6 +147,11 @@ fn write_times(text: &mut String, measures: &Measures, facts: &Facts) -> std::fm
     Ok(())
 }
 
+/// A row of those of whom so many percent were given up.
+fn timed_out(name: &str, percent: f64) -> String {
+    if percent > 0.0 { format!("{name}, {percent:.1}% given up") } else { name.to_owned() }
+}
+
 /// What the generator itself used, and whether it was up to it.
 fn write_generator(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt::Result {
     let busy = facts::busy(facts) * 100.0;
@@ -144,14 +160,14 @@ fn write_generator(text: &mut String, measures: &Measures, facts: &Facts) -> std
     let late = if facts.model == "closed" {
         String::new()
     } else {
-        format!(", {} late by {late:.2} ms (99.9%)", facts::unit(facts))
+        format!(", 99.9% of the {} came at most {late:.2} ms late", facts::unit(facts))
     };
     let cpus = facts.cpus.len();
     let waited = measures.pressure.waited_part() * 100.0;
     writeln!(
         text,
-        "\ngenerator    {busy:.0}% of {cpus} CPU, {per_reply:.2} us per reply, waited for it {waited:.1}%, \
-         stolen {:.2} s{late}",
+        "\ngenerator    {busy:.0}% of {cpus} CPU, {per_reply:.2} us per reply, waited for it {waited:.1}% of \
+         the time, other machines of the host had it for {:.2} s{late}",
         facts.outcome.stolen_s
     )?;
     for remark in super::remarks_on(measures, facts) {
@@ -162,6 +178,9 @@ fn write_generator(text: &mut String, measures: &Measures, facts: &Facts) -> std
     }
     for reason in super::failures(measures, facts) {
         writeln!(text, "FAILED: {reason}")?;
+    }
+    if let Some(answer) = super::answer::answer(measures, facts) {
+        writeln!(text, "ANSWER: {answer}")?;
     }
     Ok(())
 }
@@ -178,7 +197,11 @@ fn write_drops(text: &mut String, dropped: &Dropped) -> std::fmt::Result {
     for (cause, (count, per_s)) in CAUSES.iter().zip(numbers) {
         let Some((count, per_s)) = count.zip(per_s) else { continue };
         if cause.name == "listen_drops" {
-            writeln!(text, "queue drops{at:<2}{count} ({per_s:.2}/s)")?;
+            let what = "connections that the kernel turned away as the server was slow to accept them";
+            match count {
+                0 => writeln!(text, "queue drops{at:<2}none ({what})")?,
+                _ => writeln!(text, "queue drops{at:<2}{count} ({per_s:.2}/s), {what}:")?,
+            }
         } else if count > 0 {
             writeln!(text, "  {:<22} {count} ({per_s:.2}/s)", cause.name)?;
         }
@@ -189,6 +212,8 @@ fn write_drops(text: &mut String, dropped: &Dropped) -> std::fmt::Result {
     Ok(())
 }
 
+/// Letters of a row's name.
+const NAME: usize = 28;
 const COLUMNS: [&str; 7] = ["count", "mean", "p50", "p90", "p99", "p99.9", "max"];
 /// Of the columns behind the mean.
 const PERCENTS: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 100.0];
@@ -198,7 +223,7 @@ fn row(text: &mut String, name: &str, times: &Times) -> std::fmt::Result {
     if times.count() == 0 {
         return Ok(());
     }
-    write!(text, "{name:<22}{:>10}", times.count())?;
+    write!(text, "{name:<NAME$}{:>10}", times.count())?;
     let percentiles = PERCENTS.map(|percent| times.percentile_ms(percent));
     for ms in [times.mean_ms()].into_iter().chain(percentiles) {
         write!(text, "{ms:>10.3}")?;
@@ -208,7 +233,7 @@ fn row(text: &mut String, name: &str, times: &Times) -> std::fmt::Result {
 
 /// Times of which some are lower bounds only: these are marked.
 fn row_of_waits(text: &mut String, name: &str, waits: &Waits) -> std::fmt::Result {
-    write!(text, "{name:<22}{:>10}", waits.count())?;
+    write!(text, "{name:<NAME$}{:>10}", waits.count())?;
     let percentiles = PERCENTS.map(|percent| waits.percentile(percent));
     for found in [waits.mean()].into_iter().chain(percentiles).flatten() {
         let mark = if found.is_bound { ">" } else { "" };
@@ -226,7 +251,9 @@ mod tests {
     fn who_asks_for_requests_is_told_of_requests() {
         let (measures, mut facts) = sample();
         facts.model = "open".into();
-        for (unit, told) in [("requests", "requests late by"), ("connections", "connections late by")] {
+        for (unit, told) in
+            [("requests", "of the requests came at most"), ("connections", "of the connections came at most")]
+        {
             facts.unit = unit.into();
             let text = render(&measures, &facts, Bars::Ascii);
             assert!(!text.contains("session"), "{text}");
@@ -238,7 +265,7 @@ mod tests {
     #[test]
     fn what_is_empty_is_left_out() {
         let (mut measures, facts) = sample();
-        let has = |measures: &Measures| render(measures, &facts, Bars::Ascii).contains("\nconnect  ");
+        let has = |measures: &Measures| render(measures, &facts, Bars::Ascii).contains("\nconnecting  ");
         assert!(has(&measures));
         measures.connections.connect_times = Times::new();
         assert!(!has(&measures));
@@ -252,11 +279,15 @@ mod tests {
             "10.00 s measured",
             "100 arrived (10.00/s, 10.00/s asked): 90 completed, 10 failed",
             "90 (9.00/s)",
-            "reply_timeout    10 (10.00%)",
-            "queue drops  9 (3.00/s)",
+            "errors       10 (10.00% of the requests)",
+            "reply_timeout    10 (10.00%): ",
+            "queue drops  9 (3.00/s), connections that the kernel turned away",
             "listen_overflows       9 (3.00/s)",
             "at 127.0.0.1:80        9 (3.00/s)",
-            "reply time                    90     1.000",
+            "reply time                          90     1.000",
+            "  until the first byte  ",
+            "  first to last byte  ",
+            "given up after  ",
             "generator    20% of 1 CPU",
             "reply time from intended start, ms\n        1 to 1.1              1   1.11%  #\n",
             "        2 to 2.2             89  98.89%  ####",

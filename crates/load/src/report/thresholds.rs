@@ -204,28 +204,31 @@ impl Threshold {
 
     /// What a run came to, for people.
     pub fn told(&self, judged: &Judged) -> String {
-        let verdict = if judged.holds { "holds" } else { "BROKEN" };
+        let verdict = if judged.holds { "kept" } else { "BROKEN" };
+        let beside = |found: f64| units::print_beside(found, self.limit, 3);
         let found = match (judged.found, self.unit) {
             (None, _) => "nothing".to_owned(),
             (Some(found), Unit::Ms) => match judged.at_most {
-                Some(most) => format!("{found:.3} to {most:.3} ms"),
-                None if judged.bound => format!(">{found:.3} ms"),
-                None => format!("{found:.3} ms"),
+                Some(most) => format!("{} to {} ms", beside(found), beside(most)),
+                None if judged.bound => format!(">{} ms", beside(found)),
+                None => format!("{} ms", beside(found)),
             },
-            (Some(found), Unit::Part { percent: true }) => format!("{}%", rounded(found * 100.0)),
-            (Some(found), Unit::Part { percent: false }) => rounded(found),
+            (Some(found), Unit::Part { percent: true }) => {
+                format!("{}%", rounded(found * 100.0, self.limit * 100.0))
+            }
+            (Some(found), Unit::Part { percent: false }) => rounded(found, self.limit),
             (Some(found), Unit::Count) => format!("{found}"),
-            (Some(found), Unit::PerS) => format!("{found:.3}"),
+            (Some(found), Unit::PerS) => beside(found),
         };
-        format!("{verdict}: found {found}, fails if {}", self.expression)
+        format!("{verdict}: found {found}; broken if {}", self.expression)
     }
 }
 
-/// With the digits that say something: at least three, so that one of many calls does not look like none.
-fn rounded(number: f64) -> String {
+/// With the digits that say something: at least three, so that one of many calls does not look like none, and
+/// so many that it is seen on which side of the limit it is.
+fn rounded(number: f64, limit: f64) -> String {
     let digits = (0..12).find(|digits| number * 10_f64.powi(*digits) >= 100.0 || number == 0.0).unwrap_or(12);
-    let digits = digits as usize;
-    let text = format!("{number:.digits$}");
+    let text = units::print_beside(number, limit, digits as usize);
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
@@ -292,26 +295,26 @@ mod tests {
             threshold.told(&threshold.judge(&measures, &facts))
         };
         for (expression, verdict) in [
-            ("5xx > 0", "BROKEN: found 20, fails if 5xx > 0"),
-            ("5xx > 20", "holds: found 20, fails if 5xx > 20"),
-            ("5xx > 19.5%", "BROKEN: found 20%, fails if 5xx > 19.5%"),
-            ("4xx>=4", "BROKEN: found 4, fails if 4xx>=4"),
-            ("3xx > 6%", "holds: found 6%, fails if 3xx > 6%"),
-            ("2xx < 60", "holds: found 60, fails if 2xx < 60"),
-            ("2xx < 61%", "BROKEN: found 60%, fails if 2xx < 61%"),
-            ("non-2xx > 0", "BROKEN: found 30, fails if non-2xx > 0"),
-            ("non-2xx > 30%", "holds: found 30%, fails if non-2xx > 30%"),
-            ("errors > 1%", "BROKEN: found 10%, fails if errors > 1%"),
-            ("errors > 0.01", "BROKEN: found 0.1, fails if errors > 0.01"),
-            ("replies/s > 8", "BROKEN: found 9.000, fails if replies/s > 8"),
+            ("5xx > 0", "BROKEN: found 20; broken if 5xx > 0"),
+            ("5xx > 20", "kept: found 20; broken if 5xx > 20"),
+            ("5xx > 19.5%", "BROKEN: found 20%; broken if 5xx > 19.5%"),
+            ("4xx>=4", "BROKEN: found 4; broken if 4xx>=4"),
+            ("3xx > 6%", "kept: found 6%; broken if 3xx > 6%"),
+            ("2xx < 60", "kept: found 60; broken if 2xx < 60"),
+            ("2xx < 61%", "BROKEN: found 60%; broken if 2xx < 61%"),
+            ("non-2xx > 0", "BROKEN: found 30; broken if non-2xx > 0"),
+            ("non-2xx > 30%", "kept: found 30%; broken if non-2xx > 30%"),
+            ("errors > 1%", "BROKEN: found 10%; broken if errors > 1%"),
+            ("errors > 0.01", "BROKEN: found 0.1; broken if errors > 0.01"),
+            ("replies/s > 8", "BROKEN: found 9.000; broken if replies/s > 8"),
         ] {
             assert_eq!(told(expression), verdict);
         }
         let known = told("p50 > 1s");
-        assert!(known.starts_with("holds: found 2.") && known.ends_with(" ms, fails if p50 > 1s"), "{known}");
+        assert!(known.starts_with("kept: found 2.") && known.ends_with(" ms; broken if p50 > 1s"), "{known}");
         let bound = told("p99 > 1s");
         assert!(
-            bound.starts_with("BROKEN: found >2.") && bound.ends_with(" ms, fails if p99 > 1s"),
+            bound.starts_with("BROKEN: found >2.") && bound.ends_with(" ms; broken if p99 > 1s"),
             "{bound}"
         );
     }
@@ -331,14 +334,14 @@ mod tests {
             threshold.told(&threshold.judge(&measures, &facts))
         };
         for (expression, verdict) in [
-            ("p50 > 50ms", "holds: found 0.290 ms, fails if p50 > 50ms"),
-            ("p99 > 50ms", "holds: found 0.290 ms, fails if p99 > 50ms"),
-            ("p99 > 0.2ms", "BROKEN: found 0.290 ms, fails if p99 > 0.2ms"),
-            ("p99.5 > 50ms", "BROKEN: found >0.290 ms, fails if p99.5 > 50ms"),
-            ("max > 50ms", "BROKEN: found >0.290 ms, fails if max > 50ms"),
-            ("mean > 50ms", "holds: found 0.290 to 10.287 ms, fails if mean > 50ms"),
-            ("mean > 5ms", "BROKEN: found 0.290 to 10.287 ms, fails if mean > 5ms"),
-            ("mean < 1ms", "holds: found 0.290 to 10.287 ms, fails if mean < 1ms"),
+            ("p50 > 50ms", "kept: found 0.290 ms; broken if p50 > 50ms"),
+            ("p99 > 50ms", "kept: found 0.290 ms; broken if p99 > 50ms"),
+            ("p99 > 0.2ms", "BROKEN: found 0.290 ms; broken if p99 > 0.2ms"),
+            ("p99.5 > 50ms", "BROKEN: found >0.290 ms; broken if p99.5 > 50ms"),
+            ("max > 50ms", "BROKEN: found >0.290 ms; broken if max > 50ms"),
+            ("mean > 50ms", "kept: found 0.290 to 10.287 ms; broken if mean > 50ms"),
+            ("mean > 5ms", "BROKEN: found 0.290 to 10.287 ms; broken if mean > 5ms"),
+            ("mean < 1ms", "kept: found 0.290 to 10.287 ms; broken if mean < 1ms"),
         ] {
             assert_eq!(told(expression), verdict);
         }
@@ -359,8 +362,10 @@ mod tests {
 
     #[test]
     fn one_of_many_does_not_look_like_none() {
-        let told = [0.0, 100.0, 99.996, 33.333_333, 0.5, 0.000_123_456, 1e-20].map(rounded);
+        let told = [0.0, 100.0, 99.996, 33.333_333, 0.5, 0.000_123_456, 1e-20];
+        let told = told.map(|number| rounded(number, 7.0));
         assert_eq!(told, ["0", "100", "100", "33.3", "0.5", "0.000123", "0"]);
+        assert_eq!((rounded(5.000_4, 5.0), rounded(5.0, 5.0)), ("5.0004".to_owned(), "5".to_owned()));
     }
 
     #[test]

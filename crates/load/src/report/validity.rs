@@ -6,7 +6,7 @@
 
 use super::facts::unit;
 use super::{Facts, RunOutcome};
-use crate::measures::Measures;
+use crate::measures::{Measures, Sessions};
 use crate::record::Outcome;
 
 /// Part of its time that a thread may be busy before its core is short.
@@ -24,6 +24,8 @@ const LATE: f64 = 0.01;
 const LATE_UNREMARKED: f64 = 0.001;
 /// Part of the sessions that may be missing.
 const MISSING: f64 = 0.01;
+/// Part of the sessions that may go on when the measured time is over, without a remark.
+const OUTLASTING: f64 = 0.2;
 /// Part of the time that may be stolen.
 const STOLEN: f64 = 0.05;
 
@@ -52,7 +54,10 @@ pub fn reasons_against(measures: &Measures, facts: &Facts) -> Vec<String> {
     }
     let stolen = stolen_s / (facts.measured_s() * facts.cpus.len() as f64);
     if stolen > STOLEN {
-        reasons.push(format!("the hypervisor took {:.0}% of the generator's CPU time", stolen * 100.0));
+        let (found, allowed) = beside(stolen, STOLEN);
+        reasons.push(format!(
+            "the hypervisor took {found}% of the generator's CPU time (at most {allowed}% is allowed)"
+        ));
     }
     let ports = ("ports", "name more addresses with --source, such as 127.0.0.2-127.0.0.9");
     let descriptors = ("descriptors", "shorten --timeout, ask for less, or raise the limit (ulimit -n)");
@@ -91,7 +96,8 @@ pub fn short_of_cpu(measures: &Measures, facts: &Facts) -> Vec<String> {
     for ((user, system), cpu) in facts.outcome.cpu_s.iter().zip(&facts.cpus) {
         let busy = (user + system) / facts.measured_s();
         if busy > BUSY {
-            reasons.push(format!("the generator's CPU {cpu} was saturated ({:.0}% busy)", busy * 100.0));
+            let (found, _) = beside(busy, BUSY);
+            reasons.push(format!("the generator's CPU {cpu} was full ({found}% busy)"));
         }
     }
     if let Some(reason) = reasons.last_mut() {
@@ -103,8 +109,8 @@ pub fn short_of_cpu(measures: &Measures, facts: &Facts) -> Vec<String> {
     let saturated = if facts.may_wait < 1.0 { pressure.saturated } else { pressure.ran_throughout };
     if reasons.is_empty() && saturated as f64 > pressure.seconds as f64 * SATURATED {
         reasons.push(format!(
-            "the generator's CPU was saturated in {saturated} of {} seconds (it ran for {:.1} s and waited \
-             for {:.1} s){}",
+            "the generator's CPU was full in {saturated} of {} seconds (it ran for {:.1} s and waited for \
+             {:.1} s){}",
             pressure.seconds,
             pressure.ran as f64 / 1e9,
             pressure.waited as f64 / 1e9,
@@ -113,31 +119,40 @@ pub fn short_of_cpu(measures: &Measures, facts: &Facts) -> Vec<String> {
     }
     // What a client does is delayed by as much on average; a closed loop has no schedule that would show it.
     if pressure.waited_part() > facts.may_wait {
+        let (found, allowed) = beside(pressure.waited_part(), facts.may_wait);
         reasons.push(format!(
-            "the generator waited for its CPU behind others for {:.0}% of the time ({:.0}% are allowed): \
-             times are too long, and rates may be too low; name CPUs that nothing else uses (--cpus)",
-            pressure.waited_part() * 100.0,
-            facts.may_wait * 100.0
+            "the generator waited for its CPU behind others for {found}% of the time (at most {allowed}% is \
+             allowed): times are too long, and rates may be too low; name CPUs that nothing else uses \
+             (--cpus)"
         ));
     }
     reasons
 }
 
+/// A part and the most that is allowed, in percent, with the digits that tell them apart.
+fn beside(found: f64, allowed: f64) -> (String, String) {
+    let (found, allowed) = (found * 100.0, allowed * 100.0);
+    (units::print_beside(found, allowed, 0), format!("{}", (allowed * 1e6).round() / 1e6))
+}
+
 /// What figures tell of a server whose generator's CPU is full, and what to do.
 fn what_saturation_means(facts: &Facts) -> String {
-    let (threads, cores) = (facts.cpus.len(), facts.machine.cores);
-    let more = if threads < cores {
-        format!("give it more CPUs that the server does not need (--cpus; there are {cores})")
-    } else {
-        "generate load on a machine with more CPUs".to_owned()
-    };
+    let more = more_of_a_generator(facts);
     if facts.model == "closed" {
-        format!(
-            ": the server may be faster, so the replies per second are a lower bound, and times are too \
-             long; {more}, or ask at a rate that is less (--rate)"
-        )
+        ": the server may be faster, so the replies per second are a lower bound, and times are too long"
+            .to_owned()
     } else {
         format!(": times are too long; {more}, or ask at a lower rate (--rate)")
+    }
+}
+
+/// How a generator gets more CPU time.
+pub(super) fn more_of_a_generator(facts: &Facts) -> String {
+    let (threads, cores) = (facts.cpus.len(), facts.machine.cores);
+    if threads < cores {
+        format!("give it more CPUs that the server does not need (--cpus LIST; there are {cores})")
+    } else {
+        "generate load on a machine with more CPUs".to_owned()
     }
 }
 
@@ -148,7 +163,7 @@ pub fn remarks_on(measures: &Measures, facts: &Facts) -> Vec<String> {
     let remarkable = facts.outcome.due_sessions.is_some()
         && late as f64 > lateness.count() as f64 * LATE_UNREMARKED
         && !is_more_than_chance(late, lateness.count(), LATE);
-    let remark = remarkable.then(|| {
+    let late = remarkable.then(|| {
         format!(
             "{late} of {} {} arrived more than {LATE_MS} ms late, by up to {:.1} ms: of times from the \
              intended start, those beyond p99 may be the generator's",
@@ -157,7 +172,22 @@ pub fn remarks_on(measures: &Measures, facts: &Facts) -> Vec<String> {
             lateness.percentile_ms(100.0)
         )
     });
-    remark.into_iter().collect()
+    late.into_iter().chain(outlasting(measures, facts)).collect()
+}
+
+/// Sessions that go on when the measured time is over: what they ask for then is no part of the figures.
+fn outlasting(measures: &Measures, facts: &Facts) -> Option<String> {
+    let Sessions { arrived, unfinished, .. } = measures.sessions;
+    let is_long = facts.outcome.due_sessions.is_some() && unfinished as f64 > arrived as f64 * OUTLASTING;
+    let measured = facts.measured_s();
+    is_long.then(|| {
+        format!(
+            "{unfinished} {} were still going on when the measured time was over ({arrived} had arrived in \
+             it): in {measured:.0} s they do not come to an end, so that more and more of them overlap; \
+             measure for longer (--duration), and begin to measure when as many end as arrive (--warm-up)",
+            unit(facts)
+        )
+    })
 }
 
 /// Whether so many `found` of `all` are more than one in twenty runs would have by chance if `part` of all
@@ -196,16 +226,19 @@ mod tests {
         (facts.model, facts.machine.cores) = ("closed".into(), 4);
         let told = of(&facts);
         let bound = "99% busy): the server may be faster, so the replies per second are a lower bound, and";
-        assert!(told.contains(bound) && told.contains("(--cpus; there are 4)"), "{told}");
+        assert!(told.contains(bound), "{told}");
+        facts.model = "sessions".into();
+        assert!(of(&facts).contains("(--cpus LIST; there are 4), or ask at a lower rate"), "{}", of(&facts));
         facts.machine.cores = 1;
         assert!(of(&facts).contains("a machine with more CPUs, or"));
-        facts.model = "sessions".into();
         facts.outcome.cpu_s = vec![(1.0, 1.0)];
         facts.outcome.due_sessions = Some(200);
         assert!(of(&facts).contains("100 of 200 sessions that were due did not arrive"));
         facts.outcome.due_sessions = None;
         facts.outcome.stolen_s = 1.0;
-        assert!(of(&facts).contains("took 10%"));
+        assert!(of(&facts).contains("took 10% of the generator's CPU time (at most 5% is allowed)"));
+        facts.outcome.stolen_s = 0.503;
+        assert!(of(&facts).contains("took 5.03% of"), "{}", of(&facts));
     }
 
     #[test]
@@ -225,7 +258,7 @@ mod tests {
     fn a_core_that_may_be_waited_for_all_the_time_is_saturated_by_running() {
         let (mut measures, mut facts) = sample();
         let saturated = |measures: &Measures, facts: &Facts| {
-            reasons_against(measures, facts).concat().contains("was saturated in 3 of 10 seconds")
+            reasons_against(measures, facts).concat().contains("was full in 3 of 10 seconds")
         };
         measures.pressure.seconds = 10;
         measures.pressure.saturated = 3;
@@ -248,6 +281,20 @@ mod tests {
             found.push((of(reasons_against(&measures, &facts)), of(remarks_on(&measures, &facts))));
         }
         assert_eq!(found, [(false, true), (false, true), (false, true), (true, false), (true, false)]);
+    }
+
+    #[test]
+    fn sessions_that_outlast_the_run_are_remarked_on() {
+        let (mut measures, mut facts) = sample();
+        let told = |measures: &Measures, facts: &Facts| remarks_on(measures, facts).concat();
+        measures.sessions.unfinished = 20;
+        assert_eq!(told(&measures, &facts), "");
+        measures.sessions.unfinished = 21;
+        let said = told(&measures, &facts);
+        assert!(said.starts_with("21 sessions were still going on when the measured time was over (100"));
+        // In a closed loop there is always one under way on each connection.
+        facts.outcome.due_sessions = None;
+        assert_eq!(told(&measures, &facts), "");
     }
 
     #[test]

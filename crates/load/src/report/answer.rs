@@ -1,0 +1,80 @@
+//! How much a server bears: what a run in a closed loop answers, in words that can be used.
+
+use super::validity::more_of_a_generator;
+use super::{Facts, reasons_against, short_of_cpu, without_success};
+use crate::measures::Measures;
+
+/// The answer of a run whose connections ask again at once; `None` of any other, and of one that is no
+/// measurement. If one CPU of the generator was full and nothing else is wrong, it is that the server bears
+/// so much at least.
+pub(super) fn answer(measures: &Measures, facts: &Facts) -> Option<String> {
+    // Sessions of a file may have people think.
+    let asks_again = facts.model == "closed" && facts.unit != "sessions";
+    let replies = measures.flow.replies();
+    if !asks_again || replies == 0 || without_success(measures, facts).is_some() {
+        return None;
+    }
+    let per_s = format!("{:.0} replies/s", replies as f64 / facts.measured_s());
+    let invalid = reasons_against(measures, facts);
+    if invalid.is_empty() {
+        let connections = facts.connections.unwrap_or(0);
+        return Some(format!(
+            "the server gave {per_s} to {connections} connections that ask again when they are answered. If \
+             more connections (-c {}) get no more out of it, that is all it bears.",
+            u64::from(connections) * 2
+        ));
+    }
+    let short = short_of_cpu(measures, facts);
+    if !invalid.iter().all(|reason| short.contains(reason)) {
+        return None;
+    }
+    let more = more_of_a_generator(facts);
+    let local = facts.targets.first().filter(|target| is_here(target));
+    let cost = local.map_or_else(String::new, |url| {
+        format!(
+            " Or see how many replies a CPU of the server can give, by what each costs it: sluicelab compare \
+             --quick '{url}/PATH pid=N' '{url}/PATH pid=N', where N is its process."
+        )
+    });
+    Some(format!(
+        "the server bears at least {per_s}. The generator could not ask for more, as it had no CPU time \
+         left. To find out whether the server bears more, {more}.{cost}"
+    ))
+}
+
+/// Whether it is at an address that `sluicelab compare` takes a running server at.
+fn is_here(target: &str) -> bool {
+    let host = target.strip_prefix("http://").unwrap_or_default();
+    host.starts_with("127.") || host.starts_with("[::1]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::sample;
+
+    #[test]
+    fn a_full_generator_answers_with_a_lower_bound() {
+        let (measures, mut facts) = sample();
+        assert_eq!(answer(&measures, &facts), None, "sessions are no closed loop");
+        (facts.model, facts.unit) = ("closed".into(), "connections".into());
+        (facts.connections, facts.outcome.due_sessions) = (Some(64), None);
+        let told = answer(&measures, &facts).unwrap();
+        assert!(told.starts_with("the server gave 9 replies/s to 64 connections"), "{told}");
+        assert!(told.contains("(-c 128)"), "{told}");
+        facts.outcome.cpu_s = vec![(6.0, 3.9)];
+        facts.machine.cores = 4;
+        let told = answer(&measures, &facts).unwrap();
+        for words in [
+            "the server bears at least 9 replies/s. ",
+            "more CPUs that the server does not need (--cpus LIST; there are 4).",
+            "sluicelab compare --quick 'http://127.0.0.1:80/PATH pid=N' 'http://127.0.0.1:80/PATH pid=N'",
+        ] {
+            assert!(told.contains(words), "{words}: {told}");
+        }
+        facts.targets = vec!["http://192.0.2.1:80".into()];
+        assert!(!answer(&measures, &facts).unwrap().contains("compare"));
+        facts.outcome.stolen_s = 1.0;
+        assert_eq!(answer(&measures, &facts), None, "the machine was to blame as well");
+    }
+}

@@ -291,7 +291,7 @@ impl<'a> Side<'a> {
     fn doubt(&self, quantity: Quantity, margin: f64, doubts: Doubts<'_>) -> Option<String> {
         self.places.iter().find_map(|(found, series)| {
             verdict::failure(series)
-                .or_else(|| doubts(&series.server.name, &found.point.name))
+                .or_else(|| doubts(&series.server.name, &found.point.name, quantity))
                 .or_else(|| verdict::against_first(found, found.series.first()?, quantity, margin))
                 .or_else(|| verdict::against(series, quantity))
         })
@@ -375,7 +375,7 @@ mod tests {
         let experiment = Experiment::parse(&text).unwrap();
         let points = experiment.points.iter().cloned().zip(at);
         let found: Vec<Found> = points.map(|(point, series)| Found { point, series, missing: 0 }).collect();
-        judge(&found, &[], &experiment.findings, 0.02, &|_, _| None)
+        judge(&found, &[], &experiment.findings, 0.02, &|_, _, _| None)
     }
 
     /// What is said of findings at 2x.

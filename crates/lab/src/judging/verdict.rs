@@ -56,8 +56,9 @@ pub enum Says {
 }
 
 /// What is known of servers besides their trials: why nothing can be said of one at a point, such as that it
-/// changes with time. Of its name and the point's.
-pub type Doubts<'a> = &'a dyn Fn(&str, &str) -> Option<String>;
+/// changes with time, or that a quantity of it has two states. Of its name, the point's, and by what it is
+/// compared.
+pub type Doubts<'a> = &'a dyn Fn(&str, &str, Quantity) -> Option<String>;
 
 /// The verdicts of all points, each by its quantities, before chance is thought of.
 pub(super) fn by_figures_alone<'a>(
@@ -134,7 +135,7 @@ fn at_point(found: &Found, margin: f64, doubts: Doubts<'_>) -> Vec<Verdict> {
             let ratio = Ratio::of(quotients.iter().copied());
             let have_ratio = quotients.iter().all(|quotient| quotient.is_finite() && *quotient > 0.0);
             let names = [&other.server.name, &first.server.name];
-            let doubt = names.iter().find_map(|name| doubts(name, &found.point.name));
+            let doubt = names.iter().find_map(|name| doubts(name, &found.point.name, quantity));
             let doubt = doubt
                 .or_else(|| against_first.clone())
                 .or_else(|| against(first, quantity))
@@ -317,7 +318,7 @@ mod tests {
         );
         let point = Experiment::parse(&text).unwrap().points.remove(0);
         let found = [Found { point, series, missing: 0 }];
-        holding::judge(&found, &[], &[], 0.02, &|_, _| None).0
+        holding::judge(&found, &[], &[], 0.02, &|_, _, _| None).0
     }
 
     fn said(series: Vec<Series>) -> Vec<String> {
@@ -404,6 +405,22 @@ mod tests {
         assert!(told[0].contains("measured twice, differs from itself: 0.950"), "{told:?}");
         // Less than what is called a difference is none here, either.
         assert!(said(all(99.0))[0].starts_with("slow has 50.0% less"));
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_quantity_with_two_states() {
+        let text = "title = 't'\nservers = ['nginx']\n[[points]]\nworkload = 'single'\nload = '2x'\n\
+                    compare = ['replies/s', '2xx/s']";
+        let point = Experiment::parse(text).unwrap().points.remove(0);
+        let series = vec![around("sped", 100.0), around("slow", 50.0)];
+        let jumps = |name: &str, _: &str, of: Quantity| {
+            (name == "slow" && of.name == "replies/s").then(|| "two states: 40 and 60".to_owned())
+        };
+        let all = verdicts(&[Found { point, series, missing: 0 }], 0.02, &jumps);
+        let told: Vec<String> = all.iter().map(ToString::to_string).collect();
+        assert!(told[0].starts_with("cannot tell slow from sped in replies/s"), "{told:?}");
+        assert!(told[0].ends_with(": two states: 40 and 60"), "{told:?}");
+        assert!(told[1].starts_with("slow has 50.0% less 2xx/s than sped"), "{told:?}");
     }
 
     #[test]

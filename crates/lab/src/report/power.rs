@@ -49,7 +49,7 @@ fn page(found: &[Found], random: &mut Pcg64Mcg, times: impl Fn(&Found, &mut Take
             Found { point: found.point.clone(), series: series.collect(), missing: 0 }
         })
         .collect();
-    holding::judge(&pages, &[], &[], MARGIN, &|_, _| None).0
+    holding::judge(&pages, &[], &[], MARGIN, &|_, _, _| None).0
 }
 
 /// In how many of all pages it is so.

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::description::experiment::Experiment;
 use crate::description::finding::Finding;
+use crate::description::quantity::Quantity;
 use crate::judging::holding::{self, Holding};
 use crate::judging::series::Found;
 use crate::judging::series::{Series, Taken};
@@ -166,20 +167,33 @@ impl Results {
                 }
             }
         }
-        let doubts = |server: &str, point: &str| {
+        let mut jumps = Vec::new();
+        for found in found.iter().chain(&judged) {
+            for (series, of) in
+                found.series.iter().flat_map(|series| found.point.compare.iter().map(move |of| (series, *of)))
+            {
+                if let Some(why) = steady::jump(series, found, of) {
+                    jumps.push((series.server.name.clone(), found.point.name.clone(), of, why));
+                }
+            }
+        }
+        let doubts = |server: &str, point: &str, quantity: Quantity| {
             // Points of judges are called after those that they judge.
             let is_at = |at: &String| point == at || point.starts_with(&format!("{at}, judging against "));
             let of = unsettled.iter().find(|(name, at, _)| name == server && is_at(at));
-            of.map(|(_, _, why)| why.clone())
+            let two_states = || {
+                let is_its = |(name, at, of, _): &&(String, String, Quantity, String)| {
+                    name == server && at == point && *of == quantity
+                };
+                jumps.iter().find(is_its).map(|(.., why)| format!("two states: {why}"))
+            };
+            of.map(|(_, _, why)| why.clone()).or_else(two_states)
         };
         let (verdicts, holdings) =
             holding::judge(&found, &judged, &experiment.findings, experiment.margin, &doubts);
         let held = |(finding, (ratio, says)): (&Finding, _)| Held { finding: finding.clone(), ratio, says };
         let findings = experiment.findings.iter().zip(holdings).map(held).collect();
-        let jumps = found.iter().flat_map(|found| {
-            let of = move |series| found.point.compare.iter().map(move |of| steady::jump(series, found, *of));
-            found.series.iter().flat_map(of).flatten()
-        });
+        let jumps = jumps.into_iter().map(|(.., why)| why);
         let unsteady = unsettled.into_iter().map(|(_, _, why)| why).chain(jumps);
         let mut unsteady: Vec<String> = unsteady.collect();
         unsteady.sort();

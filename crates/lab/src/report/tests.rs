@@ -33,7 +33,7 @@ fn results(of: impl Fn(usize) -> Vec<Series>) -> Results {
     let found: Vec<Found> = points
         .map(|(number, point)| Found { point: point.clone(), series: of(number), missing: 0 })
         .collect();
-    let (verdicts, _) = holding::judge(&found, &[], &[], experiment.margin, &|_, _| None);
+    let (verdicts, _) = holding::judge(&found, &[], &[], experiment.margin, &|_, _, _| None);
     Results {
         schema: super::results::SCHEMA,
         settings: json!({ "builds": {}, "cpus": { "server": [0], "clients": [1] }, "network": "loopback" }),

@@ -590,7 +590,7 @@ fn experiments_of_the_project_are_understood() {
         let entries = fs::read_dir(directory).expect("experiments");
         entries.map(|entry| entry.expect("an entry").path()).collect::<Vec<_>>()
     };
-    let parts = ["", "applications", "overload"].map(|part| entries(&directory.join(part)));
+    let parts = ["", "applications", "overload", "papers"].map(|part| entries(&directory.join(part)));
     // One shows where a difference would be, the other what to set.
     let tell_nothing = ["full.toml", "nginx.toml"];
     let mut count = 0;

@@ -18,7 +18,8 @@ use crate::config::{FileSettings, PoolRule, Role, Settings, Transport};
 pub struct Allotment {
     /// Connections of one worker, at least 1. They are one at a time where each has a worker.
     pub connections: u32,
-    /// Files that one table of open files keeps open, at least 1.
+    /// Files that one table of open files keeps open, at least 1; where none is kept, those that replies
+    /// send at a time.
     pub open_files: u32,
 }
 
@@ -55,6 +56,14 @@ const OF_A_WORKER: u64 = 8;
 /// with a large body may find nothing to keep that in, and is answered 503.)
 const OF_A_REQUEST_IN_FLIGHT: u64 = 3;
 
+/// Files that a reply may need open at a time, where none is kept: a file and its coded form, or an error
+/// page; and a few more for what an application puts together.
+const OF_A_REPLY: u64 = 4;
+
+/// The most files that are open at a time in one table, where none is kept: there is memory set aside for
+/// those of a shared table.
+const MOST_UNKEPT: u64 = 1 << 16;
+
 /// What an AMPED helper has open while it looks at a file.
 const OF_A_HELPER: u64 = 2;
 
@@ -82,9 +91,10 @@ impl Allotment {
         let more = if is_less { " (max_connections asks for more)" } else { "" };
         let workers = (settings.copies * layout.processes * layout.owners()) as u64;
         let total = u64::from(connections) * workers;
+        let kept = if settings.files.max_open > 0 { "kept open" } else { "sent at a time" };
         let text = format!(
             "{limit} descriptors {whose}: room for {connections} connections of each {who}{more}, and for \
-             {open_files} files that are kept open in each table: {total} connections in all"
+             {open_files} files that are {kept} in each table: {total} connections in all"
         );
         let users = Users::of(settings);
         let least = RESERVED + users.other + 2 * (users.workers + users.tables);
@@ -105,7 +115,10 @@ impl Allotment {
         let asked_by_clients = connections_asked(settings).saturating_mul(workers);
         // Threads have tables of their own.
         let FileSettings { max_open, .. } = settings.files.share_of_one(settings.layout().owners());
-        let asked_by_files = u64::from(max_open.get()).saturating_mul(tables);
+        let asked_by_files = match max_open {
+            0 => asked_by_clients.saturating_mul(OF_A_REPLY).min(MOST_UNKEPT.saturating_mul(tables)),
+            _ => u64::from(max_open).saturating_mul(tables),
+        };
         let files = asked_by_files.min((room / 2).max(room.saturating_sub(asked_by_clients)));
         let clients = asked_by_clients.min(room - files.min(room));
         let each = |sum: u64, of: u64| (sum / of).clamp(1, u32::MAX.into()) as u32;
@@ -151,7 +164,7 @@ fn connections_asked(settings: &Settings) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::num::{NonZeroU32, NonZeroUsize};
+    use std::num::NonZeroUsize;
 
     use proptest::prelude::*;
 
@@ -176,8 +189,23 @@ mod tests {
         assert_eq!(allotted(1024, &of), (100, 860), "of each worker's half of the connections");
         of.connections.max = NonZeroUsize::new(100_000);
         assert_eq!(allotted(1024, &of), (480, 480));
-        of.files.max_open = NonZeroU32::new(60).unwrap();
+        of.files.max_open = 60;
         assert_eq!(allotted(1024, &of), (900, 60));
+    }
+
+    #[test]
+    fn where_no_file_is_kept_each_reply_may_have_some() {
+        let mut of = settings(Architecture::Symped, 2, 1);
+        of.files.max_open = 0;
+        assert_eq!(allotted(1024, &of), (480, 480));
+        of.connections.max = NonZeroUsize::new(200);
+        assert_eq!(allotted(1024, &of), (100, 400));
+        assert_eq!(allotted(1 << 20, &settings(Architecture::Processes, 64, 1)).1, 4096);
+        let mut one_each = settings(Architecture::Processes, 64, 1);
+        one_each.files.max_open = 0;
+        assert_eq!(allotted(1 << 20, &one_each), (1, 4));
+        of.connections.max = NonZeroUsize::new(1 << 20);
+        assert_eq!(allotted(1 << 20, &of).1, 1 << 16);
     }
 
     #[test]
@@ -224,7 +252,7 @@ mod tests {
         ) {
             let mut settings = settings(architecture, workers, copies);
             settings.connections.max = max.and_then(NonZeroUsize::new);
-            settings.files.max_open = NonZeroU32::new(max_open).unwrap();
+            settings.files.max_open = max_open;
             let Allotment { connections, open_files } = Allotment::within(limit, &settings);
             prop_assert!(connections >= 1 && open_files >= 1 && open_files <= max_open);
             let users = Users::of(&settings);
@@ -236,7 +264,7 @@ mod tests {
             // What is left over is less than it takes for one more each.
             let served = u64::from(connections) >= connections_asked(&settings);
             let files = settings.files.share_of_one(settings.layout().owners());
-            let kept = open_files == files.max_open.get();
+            let kept = open_files == files.max_open;
             prop_assert!(served && kept || sum + users.workers + users.tables > limit);
         }
     }

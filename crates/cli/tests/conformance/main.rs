@@ -21,6 +21,7 @@ mod ranges;
 mod request_line;
 mod root;
 mod sites;
+mod switched_off;
 mod targets;
 mod timeouts;
 
@@ -47,6 +48,7 @@ const TOPICS: &[Topic] = &[
     ("dynamic_replies", dynamic_replies::TESTS),
     ("files", files::TESTS),
     ("changing_files", changing_files::TESTS),
+    ("switched_off", switched_off::TESTS),
     ("timeouts", timeouts::TESTS),
     ("overload", overload::TESTS),
     ("listeners", listeners::TESTS),

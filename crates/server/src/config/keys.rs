@@ -395,7 +395,8 @@ pub(super) const KEYS: &[Key] = &[
     Key::of("files", "validity", |s| {
         one(&mut s.files.validity, time(Duration::ZERO..=Duration::from_hours(1)))
     }),
-    Key::of("files", "max_open", |s| one(&mut s.files.max_open, up_to(u32::MAX))),
+    Key::of("files", "max_open", |s| one(&mut s.files.max_open, count(0..=u64::from(u32::MAX)))),
+    Key::of("files", "header_cache", |s| one(&mut s.files.header_cache, flag())),
     Key::of("files", "memory", |s| one(&mut s.files.memory, size(0..=1024 * GIB))),
     Key::of("files", "charset", |s| files::charset_of_text(&mut s.files)),
 ];

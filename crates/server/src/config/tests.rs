@@ -831,6 +831,7 @@ symlinks = "none"
 precompressed = false
 validity = "10 s"
 max_open = 100
+header_cache = false
 memory = "1 MiB"
 charset = "off"
 

@@ -12,6 +12,9 @@
 //!                               |-- 206, several |
 //!                                                                 |-- 304             -->|
 //! ```
+//!
+//! Without the header cache (`files.header_cache = false`) an entry is *bare*: in place of the lines it keeps
+//! what they are made of, and each reply makes its own ([`Lines`]).
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -57,6 +60,8 @@ pub struct Facts {
     pub(super) coding: Option<Coding>,
     /// Codings in which siblings of the file are kept.
     pub(super) siblings: CodingSet,
+    /// It has no siblings and is not bare, as is usual.
+    pub(super) is_plain: bool,
     /// For the path of a directory: which of the index names the file has.
     pub(super) index: Option<usize>,
     /// Until when it is believed without a look at the file, on the monotonic clock.
@@ -81,6 +86,33 @@ pub(super) struct Marks {
     pub(super) etag: Option<Range<u32>>,
     /// The value of Last-Modified, if there is one.
     pub(super) last_modified: Option<Range<u32>>,
+}
+
+/// Header lines that were made for one reply, as of an entry that keeps none.
+#[derive(Debug)]
+pub(super) struct Lines {
+    pub(super) bytes: Vec<u8>,
+    /// Where they are in these bytes.
+    pub(super) marks: Marks,
+}
+
+impl Lines {
+    /// The facts of a bare entry as if it kept these lines, but for where its body is.
+    pub(super) fn complete(&self, bare: &Facts) -> Facts {
+        Facts { marks: self.marks.clone(), ..bare.clone() }
+    }
+}
+
+impl Marks {
+    /// Those of a bare entry with so many bytes in place of header lines.
+    pub(super) fn bare(body: u32) -> Self {
+        Self { body, ..Self::default() }
+    }
+
+    /// Whether there are no header lines. Content-Length would be the first.
+    pub(super) fn is_bare(&self) -> bool {
+        self.media_type == 0
+    }
 }
 
 impl std::ops::Deref for Entry {
@@ -123,6 +155,11 @@ impl Facts {
     pub(super) fn coding_line<'a>(&self, head: &'a [u8]) -> &'a [u8] {
         let lines = &head[self.marks.coding as usize..self.marks.validators as usize];
         lines.strip_prefix(ACCEPT_RANGES).unwrap_or_default()
+    }
+
+    /// Whether each reply makes its header lines.
+    pub(super) fn is_bare(&self) -> bool {
+        self.marks.is_bare()
     }
 
     /// Whether it is the listing of a directory.

@@ -119,7 +119,11 @@ impl Content {
     /// Sends length, type and body of an entry.
     fn custom_page(&mut self, plan: &mut Plan<Pin>, site: SiteNumber, place: Place, raw_path: Option<&[u8]>) {
         plan.pin(self.table.pin(place));
+        // None of those that are sent here tells a time.
+        let made = self.lines(place, site, Now { ms: 0, unix_secs: 0 });
         let (entry, head) = self.table.entry_and_head(place);
+        let complete = made.as_ref().map(|lines| (lines.complete(entry), &lines.bytes[..]));
+        let (entry, head) = complete.as_ref().map_or((entry, head), |(entry, head)| (entry, *head));
         plan.bytes(&head[..entry.marks.coding as usize]);
         plan.bytes(entry.coding_line(head));
         let media_type = media_type(entry, head).to_owned();

@@ -14,11 +14,13 @@ use super::request::{Asking, Request};
 use super::routes::LeadsTo;
 use super::table::{Place, Variant};
 
-/// Why a path led to nothing.
+/// Why a path led to nothing that lies ready.
 pub(super) enum Obstacle {
     /// It is no name yet, and has to be decoded.
     NotPlain,
     Refused(Status),
+    /// To a file whose header lines are to be made for the reply.
+    Bare(Place),
     /// It has a route that leads to no file.
     Elsewhere(Elsewhere),
     /// Somebody has to look who may wait.
@@ -36,7 +38,7 @@ impl Content {
             self.find(path, request.asking)?
         };
         match found {
-            Resolved::Entry(place) if !self.table.entry(place).siblings.is_empty() => {
+            Resolved::Entry(place) if !self.table.entry(place).is_plain => {
                 self.negotiate(place, path, request)
             }
             found => Ok(found),
@@ -147,7 +149,8 @@ impl Content {
         }
         self.table.counts().misses += 1;
         lookup.cached = held.and_then(|place| Cached::of(self.table.entry(place)));
-        lookup.sharable = self.resolvers.of(asking.site).loader.validity_ms > 0;
+        let validity_ms = self.resolvers.of(asking.site).loader.validity_ms;
+        lookup.sharable = validity_ms > 0 && self.table.keeps();
         loop {
             let Ok(result) =
                 self.resolvers.of(asking.site).look_up_within(&lookup, asking.patience, asking.now)
@@ -179,11 +182,16 @@ impl Content {
         request: &Request<'_>,
     ) -> Result<Resolved, Obstacle> {
         let siblings = self.table.entry(place).siblings;
-        let place = match coding::accepted(request.head.fields.all(Field::AcceptEncoding)).best(siblings) {
+        let best = || coding::accepted(request.head.fields.all(Field::AcceptEncoding)).best(siblings);
+        let place = match (!siblings.is_empty()).then(best).flatten() {
             Some(coding) => self.find_sibling(coding, place, path, request.asking)?,
             None => place,
         };
-        Ok(Resolved::Entry(place))
+        if self.table.entry(place).is_bare() {
+            Err(Obstacle::Bare(place))
+        } else {
+            Ok(Resolved::Entry(place))
+        }
     }
 
     fn find_sibling(
@@ -207,8 +215,8 @@ impl Content {
         self.table.unpin(pin);
         match sibling {
             Ok(Resolved::Entry(place)) => Ok(place),
-            Ok(_) | Err(Obstacle::Refused(_) | Obstacle::Elsewhere(_) | Obstacle::NotPlain) => Ok(original),
-            Err(lookup) => Err(lookup),
+            Err(Obstacle::Lookup(lookup)) => Err(Obstacle::Lookup(lookup)),
+            Ok(_) | Err(_) => Ok(original),
         }
     }
 

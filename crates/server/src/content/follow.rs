@@ -47,7 +47,7 @@ impl Content {
         sheet: Sheet<Pin>,
     ) -> Result<(Place, Sheet<Pin>), Answer> {
         let status = match found {
-            Ok(Resolved::Entry(place)) => return Ok((place, sheet)),
+            Ok(Resolved::Entry(place)) | Err(Obstacle::Bare(place)) => return Ok((place, sheet)),
             Ok(Resolved::NoSlash) => return Err(Ok(self.redirect(path, request, sheet))),
             Ok(Resolved::Script(index)) => return Err(self.run(path, index, request, sheet)),
             Ok(Resolved::Barred(route)) | Err(Obstacle::Elsewhere(route)) => {
@@ -62,7 +62,7 @@ impl Content {
         {
             let request = &Request { asking: self.as_owner(request.asking), ..*request };
             match self.select(Path::known(&fallback), request) {
-                Ok(Resolved::Entry(place)) => return Ok((place, sheet)),
+                Ok(Resolved::Entry(place)) | Err(Obstacle::Bare(place)) => return Ok((place, sheet)),
                 Ok(Resolved::Script(index)) => {
                     return Err(self.run(Path::known(&fallback), index, request, sheet));
                 }

@@ -25,7 +25,7 @@ use http1::date::format_http_date;
 use sys::file::{FileKind, FileStat, FileTime, Symlinks};
 
 use super::ends::Ends;
-use super::entry::{ACCEPT_RANGES, Entry, Facts, Marks};
+use super::entry::{ACCEPT_RANGES, Entry, Facts, Lines, Marks};
 use super::judged::Bar;
 use super::outdated::Outdated;
 use super::path::Path;
@@ -72,6 +72,8 @@ pub(super) struct Loader {
     precompressed: bool,
     outdated: Outdated,
     small_file: u64,
+    /// Whether entries keep their header lines.
+    header_cache: bool,
     /// For how long an entry is believed.
     pub(super) validity_ms: u64,
 }
@@ -120,6 +122,7 @@ impl Loader {
             outdated: Outdated::default(),
             // What has no room at all need not be read.
             small_file: u64::from(settings.small_file).min(settings.memory),
+            header_cache: settings.header_cache,
             validity_ms,
         })
     }
@@ -296,6 +299,7 @@ impl Loader {
             memory_len: at(&memory),
             coding: None,
             siblings: CodingSet::EMPTY,
+            is_plain: true,
             index: None,
             trusted_until_ms,
             lasting: false,
@@ -307,7 +311,13 @@ impl Loader {
     fn entry(&self, load: &Load<'_>, stat: FileStat, body_len: usize, now: Now) -> Entry {
         let mut memory = Vec::with_capacity(512 + body_len);
         let unsettled_ms = unsettled_ms(stat.ctime);
-        let (marks, dated) = self.head(load, &stat, unsettled_ms == 0, now.unix_secs, &mut memory);
+        let (marks, dated) = if self.header_cache {
+            self.head(load, &stat, unsettled_ms == 0, now.unix_secs, &mut memory)
+        } else {
+            memory.push(u8::from(unsettled_ms == 0));
+            memory.extend_from_slice(load.path);
+            (Marks::bare(memory.len() as u32), false)
+        };
         memory.resize(memory.len() + body_len, 0);
         let longest = match (unsettled_ms, dated) {
             (1.., _) => unsettled_ms,
@@ -321,11 +331,22 @@ impl Loader {
             memory_len: memory.len() as u32,
             coding: load.coding,
             siblings: load.siblings,
+            is_plain: load.siblings.is_empty() && self.header_cache,
             index: load.index,
             trusted_until_ms: now.ms.saturating_add(longest.min(self.validity_ms)),
             lasting: unsettled_ms == 0 && !dated,
         };
         Entry { memory: memory.into(), file: None, facts }
+    }
+
+    /// The header lines of a bare entry, made of what it keeps in their place: whether the file had settled
+    /// when it was opened, and its path.
+    pub(super) fn lines(&self, entry: &Facts, kept: &[u8], now: Now) -> Lines {
+        let (is_settled, path) = kept.split_first().map_or((false, kept), |(byte, path)| (*byte != 0, path));
+        let load = Load { path, coding: entry.coding, siblings: entry.siblings, index: entry.index };
+        let mut bytes = Vec::with_capacity(512);
+        let (marks, _) = self.head(&load, &entry.stat, is_settled, now.unix_secs, &mut bytes);
+        Lines { bytes, marks }
     }
 
     /// Writes the header lines, and says where they are and whether one of them grows old.

@@ -89,8 +89,10 @@ use sys::socket::Slice;
 pub use self::call::Call;
 pub use self::composed::{Composed, Part};
 pub use self::detour::Detour;
+use self::entry::Lines;
 pub use self::explain::explain;
 pub use self::fetch::Fetch;
+use self::find::Obstacle;
 use self::load::Now;
 pub use self::lookup::{Admitted, Lookup, LookupResult, Resolved};
 pub use self::named::{Named, NamedFile};
@@ -141,7 +143,10 @@ impl Content {
     /// What is below the roots that `resolvers` have open, those of these sites. `open_files` is how many
     /// files are kept open at most, and `max_ranges` the most ranges answered in one reply.
     pub fn new(resolvers: Arc<Resolvers>, sites: &[SiteSettings], open_files: u32, max_ranges: u16) -> Self {
-        Self::with(Tables::Own(Table::new(Bounds::new(sites, open_files))), resolvers, sites, max_ranges)
+        let bounds = Bounds::new(sites, open_files);
+        let table = Table::new(bounds);
+        let table = if bounds.keeps { Tables::Own(table) } else { Tables::Unkept(table) };
+        Self::with(table, resolvers, sites, max_ranges)
     }
 
     /// The same, with a table of files that several workers share.
@@ -340,7 +345,7 @@ impl Content {
         // A part is joined to what the client has by the tag alone, which must not be of bytes that are no
         // more.
         if request.wants_part_unseen(path)
-            && let Ok(Resolved::Entry(place)) = found
+            && let Ok(Resolved::Entry(place)) | Err(Obstacle::Bare(place)) = found
             && !self.is_intact(place)
         {
             found = self.select_anew(place, path, request);
@@ -348,6 +353,9 @@ impl Content {
         let (place, sheet) = match found {
             Ok(Resolved::Entry(place)) => (place, sheet),
             found => match self.find_instead(found, path, request, sheet) {
+                Ok((place, sheet)) if self.table.entry(place).is_bare() => {
+                    return self.reply_bare(place, request, sheet);
+                }
                 Ok(instead) => instead,
                 Err(answer) => return answer,
             },
@@ -360,13 +368,38 @@ impl Content {
     fn reply(&mut self, place: Place, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
         let table = &mut self.table;
         Ok(match reply::judge(request, table, place, self.max_ranges) {
-            Verdict::Whole => reply::whole(table, place, request, sheet),
-            Verdict::NotModified => reply::not_modified(table, place, request, sheet),
+            Verdict::Whole => reply::whole(table, (place, None), request, sheet),
+            Verdict::NotModified => reply::not_modified(table, (place, None), request, sheet),
             Verdict::PreconditionFailed => self.refuse(Status::PRECONDITION_FAILED, request, sheet)?,
-            Verdict::Part(range) => reply::part(table, place, range, request, sheet),
-            Verdict::Parts(ranges) => reply::parts(table, place, &ranges, request, sheet),
+            Verdict::Part(range) => reply::part(table, (place, None), range, request, sheet),
+            Verdict::Parts(ranges) => reply::parts(table, (place, None), &ranges, request, sheet),
             Verdict::Unsatisfiable(size) => self.refuse_range(size, request, sheet)?,
         })
+    }
+
+    /// The reply with a bare entry.
+    #[inline(never)]
+    fn reply_bare(&mut self, place: Place, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
+        let lines = self.lines(place, request.asking.site, request.asking.now);
+        let (table, made) = (&mut self.table, (place, lines.as_ref()));
+        Ok(match reply::judge_with(request, table, made, self.max_ranges) {
+            Verdict::Whole => reply::whole(table, made, request, sheet),
+            Verdict::NotModified => reply::not_modified(table, made, request, sheet),
+            Verdict::PreconditionFailed => self.refuse(Status::PRECONDITION_FAILED, request, sheet)?,
+            Verdict::Part(range) => reply::part(table, made, range, request, sheet),
+            Verdict::Parts(ranges) => reply::parts(table, made, &ranges, request, sheet),
+            Verdict::Unsatisfiable(size) => self.refuse_range(size, request, sheet)?,
+        })
+    }
+
+    /// The header lines of an entry, if it is bare.
+    fn lines(&mut self, place: Place, site: SiteNumber, now: Now) -> Option<Lines> {
+        if !self.table.entry(place).is_bare() {
+            return None;
+        }
+        let (entry, kept) = self.table.entry_and_head(place);
+        let kept = &kept[..entry.marks.body as usize];
+        Some(self.resolvers.of(site).loader.lines(entry, kept, now))
     }
 
     /// An error that a request for a file can run into.

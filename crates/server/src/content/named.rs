@@ -111,20 +111,29 @@ impl Content {
 
     fn find_named(&mut self, file: &NamedFile, request: &Request<'_>) -> Result<Place, Obstacle> {
         let path = Path::known(&file.path);
-        let mut found = self.select(path, request)?;
+        let mut found = self.select_file(path, request)?;
         // As for any other file: a part must not be of bytes that are no more.
         if let Resolved::Entry(place) = found
             && file.is_judged(request.head)
             && request.wants_part_unseen(path)
             && !self.is_intact(place)
         {
-            found = self.select_anew(place, path, request)?;
+            self.table.forget(place);
+            found = self.select_file(path, request)?;
         }
         match found {
             Resolved::Entry(place) => Ok(place),
             Resolved::NoSlash | Resolved::Script(_) | Resolved::Barred(_) => {
                 Err(Obstacle::Refused(Status::NOT_FOUND))
             }
+        }
+    }
+
+    /// The file that a path names, in the coding that the client likes best.
+    fn select_file(&mut self, path: Path<'_>, request: &Request<'_>) -> Result<Resolved, Obstacle> {
+        match self.select(path, request) {
+            Err(Obstacle::Bare(place)) => Ok(Resolved::Entry(place)),
+            found => found,
         }
     }
 
@@ -138,8 +147,9 @@ impl Content {
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let (head, stamp) = (there.head, there.stamp);
         // Conditions and ranges are of GET and HEAD (RFC 9110 sections 13.1 and 14.2).
+        let lines = self.lines(place, there.asking.site, there.asking.now);
         let verdict = if file.is_judged(head) {
-            reply::judge(there, &mut self.table, place, self.max_ranges)
+            reply::judge_with(there, &mut self.table, (place, lines.as_ref()), self.max_ranges)
         } else {
             Verdict::Whole
         };
@@ -155,10 +165,10 @@ impl Content {
         let mut plan = Plan::with_reason(sheet, (status, reason), head.terms, stamp);
         plan.pin(self.table.pin(place));
         let entry = self.table.entry(place);
-        let (marks, size) = (&entry.marks, entry.size());
+        let size = entry.size();
         plan.bytes(&file.lines);
         if status == Status::NOT_MODIFIED {
-            plan.memory(marks.validators..marks.body);
+            reply::lines(&mut plan, entry, lines.as_ref(), |marks| marks.validators..marks.body);
             plan.end_of_head();
             return Ok(plan);
         }
@@ -168,11 +178,13 @@ impl Content {
         let length = part.map_or(size, |range| range.len);
         plan.field("Content-Length", itoa::Buffer::new().format(length).as_bytes());
         plan.bytes(&file.content_lines);
-        plan.memory(if file.has_type { marks.coding } else { marks.media_type }..marks.body);
+        reply::lines(&mut plan, entry, lines.as_ref(), |marks| {
+            if file.has_type { marks.coding..marks.body } else { marks.media_type..marks.body }
+        });
         plan.end_of_head();
         match part {
             Some(range) => reply::piece(&mut plan, entry, range),
-            None if entry.is_in_memory() => plan.memory(marks.body..entry.memory_len),
+            None if entry.is_in_memory() => plan.memory(entry.marks.body..entry.memory_len),
             None => plan.file(0, size),
         }
         Ok(plan)

@@ -1,11 +1,13 @@
 //! From an entry to the reply to one request for it: preconditions (RFC 9110 section 13), ranges (section
 //! 14), or the whole file.
 
+use std::ops::Range;
+
 use http1::conditional::{self, Outcome};
 use http1::range::{self, ByteRange, Ranges};
 use http1::{Field, Fields, Plan, Sheet, Status};
 
-use super::entry::Facts;
+use super::entry::{Facts, Lines, Marks};
 use super::request::Request;
 use super::table::{Pin, Place};
 use super::tables::Tables;
@@ -37,6 +39,41 @@ pub(super) fn judge(request: &Request<'_>, table: &mut Tables, place: Place, max
         judge_fields(fields, request.head.terms.body, entry, head, max_ranges)
     } else {
         Verdict::Whole
+    }
+}
+
+/// The same of an entry that may be bare, with its lines then.
+pub(super) fn judge_with(
+    request: &Request<'_>,
+    table: &mut Tables,
+    (place, made): (Place, Option<&Lines>),
+    max_ranges: usize,
+) -> Verdict {
+    let fields = &request.head.fields;
+    match made {
+        Some(lines) if fields.any_of(JUDGED) => {
+            let entry = lines.complete(table.entry(place));
+            judge_fields(fields, request.head.terms.body, &entry, &lines.bytes, max_ranges)
+        }
+        Some(_) => Verdict::Whole,
+        None => judge(request, table, place, max_ranges),
+    }
+}
+
+/// Adds header lines of an entry, those that `of` says: what it keeps, or what was made for the reply.
+#[inline]
+pub(super) fn lines(
+    plan: &mut Plan<Pin>,
+    entry: &Facts,
+    made: Option<&Lines>,
+    of: impl Fn(&Marks) -> Range<u32>,
+) {
+    match made {
+        None => plan.memory(of(&entry.marks)),
+        Some(Lines { bytes, marks }) => {
+            let range = of(marks);
+            plan.bytes(&bytes[range.start as usize..range.end as usize]);
+        }
     }
 }
 
@@ -72,12 +109,17 @@ fn judge_fields(fields: &Fields<'_>, is_get: bool, entry: &Facts, head: &[u8], m
 
 /// 200: header lines and body as they lie ready.
 #[inline]
-pub(super) fn whole(table: &mut Tables, place: Place, request: &Request<'_>, sheet: Sheet<Pin>) -> Plan<Pin> {
+pub(super) fn whole(
+    table: &mut Tables,
+    (place, made): (Place, Option<&Lines>),
+    request: &Request<'_>,
+    sheet: Sheet<Pin>,
+) -> Plan<Pin> {
     let mut plan = Plan::new(sheet, Status::OK, request.head.terms, request.stamp);
     plan.pin(table.pin(place));
     let entry = table.entry(place);
     let body = entry.marks.body;
-    plan.memory(0..body);
+    lines(&mut plan, entry, made, |marks| 0..marks.body);
     plan.end_of_head();
     if entry.is_in_memory() {
         plan.memory(body..entry.memory_len);
@@ -90,14 +132,13 @@ pub(super) fn whole(table: &mut Tables, place: Place, request: &Request<'_>, she
 /// 304: what the client has is still right.
 pub(super) fn not_modified(
     table: &mut Tables,
-    place: Place,
+    (place, made): (Place, Option<&Lines>),
     request: &Request<'_>,
     sheet: Sheet<Pin>,
 ) -> Plan<Pin> {
     let mut plan = Plan::new(sheet, Status::NOT_MODIFIED, request.head.terms, request.stamp);
     plan.pin(table.pin(place));
-    let marks = &table.entry(place).marks;
-    plan.memory(marks.validators..marks.body);
+    lines(&mut plan, table.entry(place), made, |marks| marks.validators..marks.body);
     plan.end_of_head();
     plan
 }
@@ -105,7 +146,7 @@ pub(super) fn not_modified(
 /// 206 with one range.
 pub(super) fn part(
     table: &mut Tables,
-    place: Place,
+    (place, made): (Place, Option<&Lines>),
     range: ByteRange,
     request: &Request<'_>,
     sheet: Sheet<Pin>,
@@ -115,7 +156,7 @@ pub(super) fn part(
     let entry = table.entry(place);
     content_range(&mut plan, range, entry.size());
     plan.field("Content-Length", itoa::Buffer::new().format(range.len).as_bytes());
-    plan.memory(entry.marks.media_type..entry.marks.body);
+    lines(&mut plan, entry, made, |marks| marks.media_type..marks.body);
     plan.end_of_head();
     piece(&mut plan, entry, range);
     plan
@@ -124,7 +165,7 @@ pub(super) fn part(
 /// 206 with several ranges, as multipart/byteranges (section 14.6).
 pub(super) fn parts(
     table: &mut Tables,
-    place: Place,
+    (place, made): (Place, Option<&Lines>),
     ranges: &[ByteRange],
     request: &Request<'_>,
     sheet: Sheet<Pin>,
@@ -133,7 +174,8 @@ pub(super) fn parts(
     let mut plan = Plan::new(sheet, Status::PARTIAL_CONTENT, request.head.terms, request.stamp);
     plan.pin(table.pin(place));
     let (entry, head) = table.entry_and_head(place);
-    let media_type = &head[entry.marks.media_type as usize..entry.marks.coding as usize];
+    let (marks, head) = made.map_or((&entry.marks, head), |lines| (&lines.marks, &lines.bytes));
+    let media_type = &head[marks.media_type as usize..marks.coding as usize];
     let size_len = decimals(entry.size());
     let len: u64 = ranges
         .iter()
@@ -147,7 +189,7 @@ pub(super) fn parts(
     plan.bytes(b"Content-Type: multipart/byteranges; boundary=");
     plan.bytes(&boundary);
     plan.bytes(b"\r\n");
-    plan.memory(entry.marks.coding..entry.marks.body);
+    lines(&mut plan, entry, made, |marks| marks.coding..marks.body);
     plan.end_of_head();
     for &range in ranges {
         plan.bytes(b"\r\n--");

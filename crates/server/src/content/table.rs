@@ -88,6 +88,9 @@ pub(super) struct Bounds {
     pub(super) open_files: u32,
     /// Bytes of small bodies and of listings.
     pub(super) body_bytes: u64,
+    /// Whether requests find what others have opened. If not, an entry has no name, and goes with the last
+    /// reply that uses it.
+    pub(super) keeps: bool,
 }
 
 impl Bounds {
@@ -97,7 +100,9 @@ impl Bounds {
         let listed = sites.iter().filter(|site| site.files.listing);
         let least = listed.map(|site| listing::largest(site.files.listing_names) as u64).max();
         let FileSettings { max_open, memory, .. } = sites[0].files;
-        Self { entries: max_open.get(), open_files, body_bytes: memory.max(least.unwrap_or(0)) }
+        let keeps = max_open > 0;
+        let entries = if keeps { max_open } else { open_files };
+        Self { entries, open_files, body_bytes: memory.max(least.unwrap_or(0)), keeps }
     }
 }
 
@@ -116,6 +121,8 @@ pub(super) struct Table {
     bounds: Bounds,
     size: TableSize,
     hasher: DefaultHashBuilder,
+    /// What the request at hand has found, where nothing is kept.
+    at_hand: Vec<Pin>,
     pub(super) counts: TableCounts,
 }
 
@@ -144,6 +151,7 @@ impl Table {
             bounds,
             size: TableSize::default(),
             hasher: DefaultHashBuilder::default(),
+            at_hand: Vec::new(),
             counts: TableCounts::default(),
         }
     }
@@ -222,7 +230,7 @@ impl Table {
             hash,
             pins: 0,
             referenced: false,
-            named: true,
+            named: self.bounds.keeps,
             resident: Resident::default(),
             entry,
         };
@@ -231,6 +239,11 @@ impl Table {
             (self.slots.len() - 1) as Place
         });
         self.slots[place as usize] = Some(slot);
+        if !self.bounds.keeps {
+            let pin = self.pin(place);
+            self.at_hand.push(pin);
+            return Ok(place);
+        }
         let slots = &self.slots;
         self.names
             .insert_unique(hash, place, |&place| slots[place as usize].as_ref().map_or(0, |slot| slot.hash));
@@ -295,6 +308,13 @@ impl Table {
         slot.pins -= 1;
         if slot.pins == 0 && !slot.named {
             self.free(place);
+        }
+    }
+
+    /// At the end of a request, where nothing is kept: what it has found goes, but for what is pinned.
+    pub(super) fn let_go(&mut self) {
+        while let Some(pin) = self.at_hand.pop() {
+            self.unpin(pin);
         }
     }
 
@@ -384,7 +404,7 @@ mod tests {
     use super::*;
 
     const PLAIN: Variant = Variant::PLAIN;
-    const BOUNDS: Bounds = Bounds { entries: 4, open_files: 2, body_bytes: 100 };
+    const BOUNDS: Bounds = Bounds { entries: 4, open_files: 2, body_bytes: 100, keeps: true };
 
     fn entry(body: &[u8], file: Option<OwnedFd>) -> Entry {
         let file = file.map(Into::into);
@@ -396,6 +416,7 @@ mod tests {
             memory_len: 2 + body.len() as u32,
             coding: None,
             siblings: CodingSet::EMPTY,
+            is_plain: true,
             index: None,
             trusted_until_ms: 0,
             lasting: true,
@@ -471,7 +492,7 @@ mod tests {
 
     #[test]
     fn the_descriptors_to_close_are_half_of_those_that_are_open() {
-        let mut table = Table::new(Bounds { entries: 9, open_files: 5, body_bytes: 0 });
+        let mut table = Table::new(Bounds { entries: 9, open_files: 5, body_bytes: 0, keeps: true });
         for (name, file) in
             [(b'1', true), (b'2', false), (b'3', true), (b'4', true), (b'5', true), (b'6', true)]
         {
@@ -500,6 +521,27 @@ mod tests {
         table.unpin(pin);
         table.unpin(another);
         assert!(table.insert(b"/4", PLAIN, large()).is_ok());
+    }
+
+    #[test]
+    fn where_nothing_is_kept_an_entry_goes_with_its_last_reply() {
+        let mut table = Table::new(Bounds { keeps: false, ..BOUNDS });
+        let first = table.insert(b"/a", PLAIN, large()).unwrap();
+        assert_eq!(table.find(b"/a", PLAIN), None);
+        let pin = table.pin(first);
+        table.let_go();
+        assert_eq!((table.size().entries, table.size().descriptors), (1, 1), "it is being sent");
+        let second = table.insert(b"/a", PLAIN, large()).unwrap();
+        assert_ne!(first, second);
+        assert_eq!(table.insert(b"/b", PLAIN, large()), Err(Full), "both are in use");
+        table.forget(second);
+        assert!(table.file(second).is_some(), "the request has it at hand");
+        table.let_go();
+        assert!(table.insert(b"/b", PLAIN, large()).is_ok());
+        table.let_go();
+        table.unpin(pin);
+        assert_eq!(table.size(), TableSize::default());
+        assert!(table.slots.iter().all(Option::is_none));
     }
 
     #[derive(Clone, Debug)]

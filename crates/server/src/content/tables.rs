@@ -14,11 +14,14 @@ use super::fetch::Resident;
 use super::shared_table::SharedTable;
 use super::table::{Full, Pin, Place, Table, TableCounts, TableSize, Variant};
 
-/// One of the two.
+/// One of them.
 #[derive(Debug)]
 pub(super) enum Tables {
     /// Without locks.
     Own(Table),
+    /// The same, of which nothing is found again. It is not [`Own`](Self::Own) so that a request which finds
+    /// something need not ask.
+    Unkept(Table),
     /// In shared memory.
     Shared(Box<SharedTable>),
 }
@@ -28,15 +31,24 @@ impl Tables {
     #[inline]
     pub(super) fn find(&mut self, path: &[u8], variant: Variant) -> Option<Place> {
         match self {
-            Self::Own(table) => table.find(path, variant),
+            Self::Own(table) | Self::Unkept(table) => table.find(path, variant),
             Self::Shared(table) => table.find(path, variant),
+        }
+    }
+
+    /// Whether requests find what others have opened.
+    pub(super) fn keeps(&self) -> bool {
+        match self {
+            Self::Own(_) => true,
+            Self::Unkept(_) => false,
+            Self::Shared(table) => table.keeps(),
         }
     }
 
     /// Makes a pinned entry one that has been found. `false`: it is shared, and has been spoilt since.
     pub(super) fn hold(&mut self, place: Place) -> bool {
         match self {
-            Self::Own(_) => true,
+            Self::Own(_) | Self::Unkept(_) => true,
             Self::Shared(table) => table.hold_pinned(place),
         }
     }
@@ -45,7 +57,7 @@ impl Tables {
     #[inline]
     pub(super) fn entry(&self, place: Place) -> &Facts {
         match self {
-            Self::Own(table) => table.entry(place),
+            Self::Own(table) | Self::Unkept(table) => table.entry(place),
             Self::Shared(table) => table.entry(place),
         }
     }
@@ -53,7 +65,7 @@ impl Tables {
     /// An entry that was found, and its memory before the body, which is header lines.
     pub(super) fn entry_and_head(&mut self, place: Place) -> (&Facts, &[u8]) {
         match self {
-            Self::Own(table) => (table.entry(place), table.memory(place)),
+            Self::Own(table) | Self::Unkept(table) => (table.entry(place), table.memory(place)),
             Self::Shared(table) => table.entry_and_head(place),
         }
     }
@@ -61,7 +73,7 @@ impl Tables {
     /// What the file of a found or pinned entry was when it was opened.
     pub(super) fn stat(&self, place: Place) -> FileStat {
         match self {
-            Self::Own(table) => table.entry(place).stat,
+            Self::Own(table) | Self::Unkept(table) => table.entry(place).stat,
             Self::Shared(table) => table.stat(place),
         }
     }
@@ -69,7 +81,7 @@ impl Tables {
     /// What the file of a found or pinned entry began and ended with when it was opened.
     pub(super) fn ends(&self, place: Place) -> Ends {
         match self {
-            Self::Own(table) => table.entry(place).ends,
+            Self::Own(table) | Self::Unkept(table) => table.entry(place).ends,
             Self::Shared(table) => table.ends(place),
         }
     }
@@ -77,7 +89,7 @@ impl Tables {
     /// What the table takes beside what it holds.
     pub(super) fn structure_bytes(&self) -> u64 {
         match self {
-            Self::Own(table) => table.structure_bytes(),
+            Self::Own(table) | Self::Unkept(table) => table.structure_bytes(),
             Self::Shared(table) => table.structure_bytes(),
         }
     }
@@ -86,7 +98,7 @@ impl Tables {
     #[inline]
     pub(super) fn memory(&self, place: Place, range: Range<u32>) -> Option<Slice<'_>> {
         match self {
-            Self::Own(table) => {
+            Self::Own(table) | Self::Unkept(table) => {
                 Some(Slice::new(&table.memory(place)[range.start as usize..range.end as usize]))
             }
             Self::Shared(table) => table.memory(place, range),
@@ -97,7 +109,7 @@ impl Tables {
     #[inline]
     pub(super) fn file(&self, place: Place) -> Option<BorrowedFd<'_>> {
         match self {
-            Self::Own(table) => table.file(place),
+            Self::Own(table) | Self::Unkept(table) => table.file(place),
             Self::Shared(table) => table.file(place),
         }
     }
@@ -106,7 +118,7 @@ impl Tables {
     /// meanwhile. Only a worker's own table lends it.
     pub(super) fn share_file(&self, place: Place) -> Option<Arc<OwnedFd>> {
         match self {
-            Self::Own(table) => table.share_file(place),
+            Self::Own(table) | Self::Unkept(table) => table.share_file(place),
             Self::Shared(_) => None,
         }
     }
@@ -116,7 +128,7 @@ impl Tables {
     #[inline]
     pub(super) fn resident(&self, place: Place) -> Option<&Resident> {
         match self {
-            Self::Own(table) => Some(table.resident(place)),
+            Self::Own(table) | Self::Unkept(table) => Some(table.resident(place)),
             Self::Shared(_) => None,
         }
     }
@@ -126,7 +138,7 @@ impl Tables {
     /// the entry, as one of them may have looked.
     pub(super) fn claim(&mut self, place: Place) -> Option<sys::lock::Held> {
         match self {
-            Self::Own(_) => None,
+            Self::Own(_) | Self::Unkept(_) => None,
             Self::Shared(table) => table.claim(place),
         }
     }
@@ -134,7 +146,7 @@ impl Tables {
     /// Lets a found entry be believed until then.
     pub(super) fn trust(&mut self, place: Place, until_ms: u64) {
         match self {
-            Self::Own(table) => table.trust(place, until_ms),
+            Self::Own(table) | Self::Unkept(table) => table.trust(place, until_ms),
             Self::Shared(table) => table.trust(place, until_ms),
         }
     }
@@ -142,7 +154,7 @@ impl Tables {
     /// Puts in an entry under a name, in place of the one that had it. That one stays if there is no room.
     pub(super) fn insert(&mut self, path: &[u8], variant: Variant, entry: Entry) -> Result<Place, Full> {
         match self {
-            Self::Own(table) => table.insert(path, variant, entry),
+            Self::Own(table) | Self::Unkept(table) => table.insert(path, variant, entry),
             Self::Shared(table) => table.insert(path, variant, entry),
         }
     }
@@ -150,7 +162,7 @@ impl Tables {
     /// Makes room for a small body or a listing; says whether there is room.
     pub(super) fn make_room(&mut self, body_bytes: u64) -> bool {
         match self {
-            Self::Own(table) => table.make_room(body_bytes),
+            Self::Own(table) | Self::Unkept(table) => table.make_room(body_bytes),
             Self::Shared(table) => table.make_room(body_bytes),
         }
     }
@@ -158,7 +170,7 @@ impl Tables {
     /// Closes half of the open files, as far as no reply uses them; says how many.
     pub(super) fn close_half(&mut self) -> u64 {
         match self {
-            Self::Own(table) => table.close_half(),
+            Self::Own(table) | Self::Unkept(table) => table.close_half(),
             Self::Shared(table) => table.close_half(),
         }
     }
@@ -166,7 +178,7 @@ impl Tables {
     /// Removes the names of all entries that are not believed any more.
     pub(super) fn forget_outdated(&mut self, now_ms: u64) {
         match self {
-            Self::Own(table) => table.forget_outdated(now_ms),
+            Self::Own(table) | Self::Unkept(table) => table.forget_outdated(now_ms),
             Self::Shared(table) => table.forget_outdated(now_ms),
         }
     }
@@ -174,7 +186,7 @@ impl Tables {
     /// Removes an entry's name. The entry goes with the last of its pins.
     pub(super) fn forget(&mut self, place: Place) {
         match self {
-            Self::Own(table) => table.forget(place),
+            Self::Own(table) | Self::Unkept(table) => table.forget(place),
             Self::Shared(table) => table.forget(place),
         }
     }
@@ -183,7 +195,7 @@ impl Tables {
     #[inline]
     pub(super) fn pin(&mut self, place: Place) -> Pin {
         match self {
-            Self::Own(table) => table.pin(place),
+            Self::Own(table) | Self::Unkept(table) => table.pin(place),
             Self::Shared(table) => table.pin(place),
         }
     }
@@ -192,7 +204,7 @@ impl Tables {
     #[inline]
     pub(super) fn unpin(&mut self, pin: Pin) {
         match self {
-            Self::Own(table) => table.unpin(pin),
+            Self::Own(table) | Self::Unkept(table) => table.unpin(pin),
             Self::Shared(table) => table.unpin(pin.0),
         }
     }
@@ -200,8 +212,10 @@ impl Tables {
     /// At the end of a request: what was found is not used any more, but for what is pinned.
     #[inline]
     pub(super) fn let_go(&mut self) {
-        if let Self::Shared(table) = self {
-            table.let_go();
+        match self {
+            Self::Own(_) => {}
+            Self::Unkept(table) => table.let_go(),
+            Self::Shared(table) => table.let_go(),
         }
     }
 
@@ -215,7 +229,7 @@ impl Tables {
     /// What it holds. A shared one says so to all who share it.
     pub(super) fn size(&self) -> TableSize {
         match self {
-            Self::Own(table) => table.size(),
+            Self::Own(table) | Self::Unkept(table) => table.size(),
             Self::Shared(table) => table.size(),
         }
     }
@@ -224,7 +238,7 @@ impl Tables {
     #[inline]
     pub(super) fn counts(&mut self) -> &mut TableCounts {
         match self {
-            Self::Own(table) => &mut table.counts,
+            Self::Own(table) | Self::Unkept(table) => &mut table.counts,
             Self::Shared(table) => &mut table.counts,
         }
     }
@@ -232,7 +246,7 @@ impl Tables {
     /// What this worker has seen it do, to read.
     pub(super) fn counted(&self) -> TableCounts {
         match self {
-            Self::Own(table) => table.counts,
+            Self::Own(table) | Self::Unkept(table) => table.counts,
             Self::Shared(table) => table.counts,
         }
     }
@@ -240,7 +254,7 @@ impl Tables {
     /// A number that nobody outside can foresee, another one for each `n`.
     pub(super) fn random(&self, n: u64) -> u64 {
         match self {
-            Self::Own(table) => table.random(n),
+            Self::Own(table) | Self::Unkept(table) => table.random(n),
             Self::Shared(table) => table.random(n),
         }
     }

@@ -66,6 +66,7 @@ impl EventLoop {
                     None => helpers.look_up_again(name, look, now_ms),
                 },
             }
+            self.service.content.let_go();
         }
         self.accept_as_the_disk_allows(helpers.is_behind());
         self.postponed.helpers = Some(helpers);

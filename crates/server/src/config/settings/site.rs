@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,8 +48,10 @@ pub struct FileSettings {
     pub small_file: u32,
     /// How long an entry of the open-file table is trusted before the file is looked at again.
     pub validity: Duration,
-    /// Most entries in the open-file table.
-    pub max_open: NonZeroU32,
+    /// Most entries in the open-file table; 0: no file is kept open, each request opens its own.
+    pub max_open: u32,
+    /// The header lines that depend on a file alone are kept with it, and not made for each reply.
+    pub header_cache: bool,
     /// Most bytes of small bodies held in memory.
     pub memory: u64,
     /// Media types by the ending of names (lower case, without the dot before it, such as `md` or `wasm.gz`),
@@ -106,7 +107,8 @@ impl FileSettings {
             precompressed: true,
             small_file: 16 << 10,
             validity: Duration::from_secs(1),
-            max_open: const { NonZeroU32::new(4096).unwrap() },
+            max_open: 4096,
+            header_cache: true,
             memory: 64 << 20,
             types: Arc::default(),
             encodings: Arc::default(),
@@ -125,7 +127,7 @@ impl FileSettings {
     #[must_use]
     pub fn share_of_one(&self, tables: usize) -> Self {
         let tables = u32::try_from(tables).unwrap_or(u32::MAX).max(1);
-        let max_open = NonZeroU32::new(self.max_open.get() / tables).unwrap_or(NonZeroU32::MIN);
+        let max_open = (self.max_open / tables).max(self.max_open.min(1));
         Self { max_open, memory: self.memory / u64::from(tables), ..self.clone() }
     }
 

@@ -136,13 +136,15 @@ pub(super) fn facts_of(slot: &Slot) -> Facts {
         etag: range(10),
         last_modified: range(11),
     };
+    let siblings = siblings.fold(CodingSet::EMPTY, CodingSet::with);
     Facts {
         stat: stat_of(slot),
         ends: ends_of(slot),
+        is_plain: siblings.is_empty() && !marks.is_bare(),
         marks,
         memory_len: slot.memory_len.load(Ordering::Relaxed),
         coding: coding_of(u64::from(small >> 16 & 0xff)),
-        siblings: siblings.fold(CodingSet::EMPTY, CodingSet::with),
+        siblings,
         index: (word(12) as usize).checked_sub(1),
         trusted_until_ms: slot.trusted_until_ms.load(Ordering::Acquire),
         lasting: small >> 8 & 1 != 0,

@@ -1,6 +1,5 @@
 use std::collections::HashMap;
 use std::fs::File;
-use std::num::NonZeroU32;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -26,8 +25,12 @@ const OPEN_FILES: u32 = 2;
 const BODIES: u64 = 100;
 
 fn files(workers: usize) -> SharedFiles {
+    files_with(ENTRIES, workers)
+}
+
+fn files_with(max_open: u32, workers: usize) -> SharedFiles {
     let mut settings = FileSettings::new("/".into());
-    settings.max_open = NonZeroU32::new(ENTRIES).unwrap();
+    settings.max_open = max_open;
     settings.memory = BODIES;
     let site = SiteSettings { hosts: Vec::new(), access_log: None, files: settings };
     SharedFiles::new(&[site], OPEN_FILES, workers, Ledger::new(4_096).unwrap(), 1).unwrap()
@@ -47,6 +50,7 @@ fn entry(body: &[u8], file: Option<OwnedFd>) -> Entry {
         memory_len: 2 + body.len() as u32,
         coding: Some(Coding::Zstd),
         siblings: CodingSet::EMPTY.with(Coding::Gzip).with(Coding::Brotli),
+        is_plain: false,
         index: Some(0),
         trusted_until_ms: 7,
         lasting: true,
@@ -75,6 +79,26 @@ fn what_one_worker_puts_in_another_finds() {
     let (facts, head) = other.entry_and_head(place);
     assert_eq!((format!("{facts:?}"), head), (format!("{:?}", put_in.facts), &b"\r\n"[..]));
     assert_eq!((other.find(b"/a", PLAIN), other.find(b"/b", PLAIN)), (None, None));
+}
+
+#[test]
+fn where_nothing_is_kept_an_entry_goes_with_its_last_reply() {
+    let files = files_with(0, 2);
+    let open = || entry(b"", Some(File::open("/dev/null").unwrap().into()));
+    let (mut one, mut other) = (table(&files, 0), table(&files, 1));
+    let first = one.insert(b"/a", PLAIN, open()).unwrap();
+    assert_eq!((one.find(b"/a", PLAIN), other.find(b"/a", PLAIN)), (None, None));
+    let pin = one.pin(first);
+    one.let_go();
+    let second = other.insert(b"/a", PLAIN, open()).unwrap();
+    assert_ne!(first, second);
+    assert_eq!(one.insert(b"/b", PLAIN, open()), Err(Full), "both are in use");
+    other.let_go();
+    assert_eq!((one.size().entries, one.size().descriptors), (1, 1), "it is being sent");
+    one.unpin(pin.0);
+    assert_eq!(one.size(), TableSize::default());
+    assert!(files.descriptors().is_empty());
+    check(&files);
 }
 
 /// An entry that by mistake names the blocks of another does not give them up when it goes.

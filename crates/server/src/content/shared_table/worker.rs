@@ -88,6 +88,9 @@ impl SharedTable {
         if self.files.sums.rounds.load(Ordering::Relaxed) != self.round {
             self.say_pins();
         }
+        if !self.keeps() {
+            return None;
+        }
         // A second time if it had to be put in order.
         for _ in 0..2 {
             let patience = self.patience();
@@ -105,6 +108,11 @@ impl SharedTable {
         }
         self.vain.get_or_insert_with(Instant::now);
         None
+    }
+
+    /// Whether requests find what others have opened.
+    pub(in crate::content) fn keeps(&self) -> bool {
+        self.files.bounds.keeps
     }
 
     /// Searches, and holds what it finds. With the names held.

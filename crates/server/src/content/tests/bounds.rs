@@ -4,7 +4,7 @@ use super::*;
 
 fn tight() -> Site {
     let site = Site::with(|settings| {
-        settings.max_open = NonZeroU32::new(3).unwrap();
+        settings.max_open = 3;
         settings.memory = 2500;
     });
     for i in 0..10 {

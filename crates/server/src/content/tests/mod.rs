@@ -15,6 +15,50 @@ mod routes;
 mod sites;
 mod symbolic_links;
 
+/// Those where no file is kept open that do not ask what is kept.
+#[path = "."]
+#[expect(clippy::duplicate_mod, reason = "the same tests, with another setting")]
+mod unkept {
+    use super::*;
+
+    mod error_pages;
+    mod preconditions;
+    mod ranges;
+    mod routes;
+
+    #[path = "."]
+    #[expect(clippy::duplicate_mod, reason = "the same tests, for the other kind of table")]
+    mod sharing {
+        use super::*;
+
+        mod ranges;
+    }
+}
+
+/// The same where no header lines are kept.
+#[path = "."]
+#[expect(clippy::duplicate_mod, reason = "the same tests, with another setting")]
+mod bare {
+    use super::*;
+
+    mod error_pages;
+    mod files;
+    mod header_rules;
+    mod precompressed;
+    mod preconditions;
+    mod ranges;
+    mod routes;
+
+    #[path = "."]
+    #[expect(clippy::duplicate_mod, reason = "the same tests, for the other kind of table")]
+    mod sharing {
+        use super::*;
+
+        mod files;
+        mod ranges;
+    }
+}
+
 /// The same with the table that workers share: [`Site`] knows from the name of the test's thread.
 #[path = "."]
 #[expect(clippy::duplicate_mod, reason = "the same tests, for the other kind of table")]
@@ -41,7 +85,6 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write;
-use std::num::NonZeroU32;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path as FsPath, PathBuf};
@@ -115,8 +158,18 @@ fn default_site(files: &FileSettings) -> SiteSettings {
 
 /// The service as the test at hand has it.
 fn content(sites: &[SiteSettings]) -> Content {
+    let thread = std::thread::current();
+    let is_of = |group: &str| thread.name().is_some_and(|name| name.contains(group));
+    let mut sites = sites.to_vec();
+    for site in &mut sites {
+        site.files.header_cache &= !is_of("::bare::");
+        if is_of("::unkept::") {
+            site.files.max_open = 0;
+        }
+    }
+    let sites = &sites[..];
     let resolvers = Arc::new(Resolvers::new(sites).unwrap());
-    if !std::thread::current().name().is_some_and(|name| name.contains("::sharing::")) {
+    if !is_of("::sharing::") {
         return Content::new(resolvers, sites, OPEN_FILES, 8);
     }
     let ledger = sys::descriptors::Ledger::new(4_096).unwrap();
@@ -235,7 +288,7 @@ impl Site {
         self.impatient = !self.impatient;
         let patience = match self.content.table {
             _ if !self.impatient => Patience::Unlimited,
-            Tables::Own(_) => Patience::None,
+            Tables::Own(_) | Tables::Unkept(_) => Patience::None,
             // A table that is shared is of workers, or readers, that wait for the disk themselves.
             Tables::Shared(_) => Patience::Names,
         };

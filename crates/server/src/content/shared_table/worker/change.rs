@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use sys::lock::Writing;
 
 use super::super::apart::is_apart;
-use super::super::slot::{NAMED, Slot, body_bytes, write_facts};
+use super::super::slot::{DETACHED, NAMED, Slot, body_bytes, write_facts};
 use super::super::{Garbage, NotDone};
 use super::SharedTable;
 use crate::content::entry::Entry;
@@ -130,9 +130,12 @@ impl SharedTable {
         slot.trusted_until_ms.store(facts.trusted_until_ms, Ordering::Relaxed);
         write_facts(slot, &facts);
         slot.sum.store(slot.sum_up(), Ordering::Relaxed);
-        slot.state.store(NAMED, Ordering::Release);
+        let keeps = self.keeps();
+        slot.state.store(if keeps { NAMED } else { DETACHED }, Ordering::Release);
         self.files.count(slot, true);
-        self.files.chain(place);
+        if keeps {
+            self.files.chain(place);
+        }
         self.hold(place)?;
         Ok(place)
     }

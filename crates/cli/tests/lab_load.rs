@@ -430,20 +430,6 @@ fn classes_have_rates_patience_and_addresses_of_their_own() {
     refused(&["--class=slow: rate=5 source=::1"], "--source");
 }
 
-/// Those of a line of CSV: texts with commas, such as why a run is not valid, stand in quotes.
-fn fields(line: &str) -> Vec<String> {
-    let mut fields = vec![String::new()];
-    let mut is_quoted = false;
-    for letter in line.chars() {
-        match letter {
-            '"' => is_quoted = !is_quoted,
-            ',' if !is_quoted => fields.push(String::new()),
-            _ => fields.last_mut().expect("a field").push(letter),
-        }
-    }
-    fields
-}
-
 #[test]
 fn results_are_drawn_and_put_into_a_line() {
     let (address, _) = listener();
@@ -458,7 +444,7 @@ fn results_are_drawn_and_put_into_a_line() {
     }
     let output = run(&target, &[&usual[..], &["--format=csv"]].concat());
     let text = String::from_utf8(output.stdout).expect("text");
-    let lines: Vec<Vec<String>> = text.lines().map(fields).collect();
+    let lines: Vec<Vec<String>> = text.lines().map(harness::csv::fields).collect();
     assert_eq!(lines.len(), 2, "{text}");
     let at = |name: &str| lines[0].iter().position(|found| found == name).expect("a column");
     let of = |name: &str| lines[1][at(name)].as_str();

@@ -223,7 +223,11 @@ const FILES: &[(&str, &str, &str)] = &[
     ("\nload =", "\nshare = 90\nload =", "line 13: points[0]: share: 90 is not allowed; allowed: 3 to 50"),
     ("\nload =", "\nshare = 30\nload =", "has share, which takes control groups"),
     ("\nload =", "\nreceive = 'one'\nload =", "has receive, which takes control groups"),
-    ("\nload =", "\nreceive = 'all'\nload =", "unknown variant `all`, expected `one` or `spread`"),
+    (
+        "\nload =",
+        "\nreceive = 'all'\nload =",
+        "unknown variant `all`, expected one of `sender`, `receiver`, `one`",
+    ),
     ("\nload =", "\ncpus = 0\nload =", "line 13: points[0]: cpus: 0 is not allowed; allowed: 1 to 1024"),
     (
         "\nload =",

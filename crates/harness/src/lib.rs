@@ -20,6 +20,7 @@
 pub mod built;
 pub mod client;
 pub mod conveyed;
+pub mod csv;
 pub mod fpm;
 pub mod guest;
 pub mod held;

@@ -148,8 +148,8 @@ pub fn chance(ratios: &[f64], margin: f64) -> f64 {
     chance_outside(ratios, 1.0 - margin, 1.0 + margin)
 }
 
-/// How likely ratios as far outside a range would be on either side, if the ratio were inside or at its nearer
-/// end.
+/// How likely ratios as far outside a range would be on either side, if the ratio were inside or at its
+/// nearer end.
 pub fn chance_outside(ratios: &[f64], least: f64, most: f64) -> f64 {
     (2.0 * one_sided(ratios, |mean| (mean - most.ln()).max(least.ln() - mean))).min(1.0)
 }
@@ -160,8 +160,8 @@ pub fn chance_inside(ratios: &[f64], least: f64, most: f64) -> f64 {
     one_sided(ratios, |mean| (most.ln() - mean).min(mean - least.ln()))
 }
 
-/// Student's t-test of the ratios' logarithms, a pair each, by how far their mean is on the side that it tests.
-/// Unlike a count of signs it can be as sure as it likes after few pairs, if these agree well.
+/// Student's t-test of the ratios' logarithms, a pair each, by how far their mean is on the side that it
+/// tests. Unlike a count of signs it can be as sure as it likes after few pairs, if these agree well.
 fn one_sided(ratios: &[f64], distance: impl Fn(f64) -> f64) -> f64 {
     let logarithms: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
     let (count, mean) = (logarithms.len() as f64, mean(&logarithms));

@@ -74,7 +74,7 @@ fn workers_are_killed_at_any_moment() {
     thread::sleep(Duration::from_millis(100));
     let mut settings = Settings::new(site.path().to_owned());
     // Every request looks at its file again.
-    (settings.files.max_open, settings.files.validity) = (ROOM.try_into().unwrap(), Duration::ZERO);
+    (settings.files.max_open, settings.files.validity) = (ROOM, Duration::ZERO);
     let sites = settings.all_sites();
     let words: &'static Words = Shared::<Words>::new().unwrap().leak();
     count_deaths(words);

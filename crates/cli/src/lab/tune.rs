@@ -1,5 +1,6 @@
 //! `sluicelab tune`: looks for the settings with which a server does best.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -151,8 +152,8 @@ fn conclusion(search: &Search, found: &Found, directory: &Path) -> Result<String
         Ending::Worse(_) | Ending::Unknown(_) => return Ok(said),
     };
     let lines = servers::lines(&search.server, &[search.server.settings.as_slice(), &settings].concat());
-    said +=
-        &format!(" {whether} into {}:\n\n    {}", search.server.kind.configuration(), lines.join("\n    "));
+    let file = search.server.kind.configuration();
+    write!(said, " {whether} into {file}:\n\n    {}", lines.join("\n    "))?;
     Ok(said)
 }
 

@@ -75,7 +75,12 @@ pub(crate) fn check(drawn: serde_json::Value) -> [usize; 5] {
         }
         let last = figure.headings.last().expect("a heading").as_str();
         let kind = match figure.headings[1].as_str() {
-            _ if figure.headings[2..].iter().any(|heading| heading == "offered") => 0,
+            _ if figure.headings[2..]
+                .iter()
+                .any(|heading| ["offered", "CPU %"].contains(&heading.as_str())) =>
+            {
+                0
+            }
             _ if ["each repetition", "each round"].contains(&last) => 1,
             "size" => 3,
             "load" => 4,
@@ -96,14 +101,17 @@ pub(crate) fn check(drawn: serde_json::Value) -> [usize; 5] {
 type Mark = (&'static str, f64, f64);
 
 impl Figure {
-    /// Lines over the offered rate.
+    /// Lines over the offered rate, or over what each repetition took.
     fn curves(&self) -> Vec<Mark> {
         let mut all = Vec::new();
         for row in &self.rows {
             let x = at(&self.x, number(&row[2]));
             let median = number(&row[3]);
             all.extend(median.is_finite().then(|| ("median", x, at(&self.y, median))));
-            all.extend(each(&row[4]).map(|(of, value)| (of, x, at(&self.y, value))));
+            let own = row.get(5).map(|cell| each(cell).map(|(_, x)| at(&self.x, x)).collect::<Vec<_>>());
+            let x_of = |number: usize| own.as_ref().map_or(x, |own| own[number]);
+            let marks = each(&row[4]).enumerate();
+            all.extend(marks.map(|(number, (of, value))| (of, x_of(number), at(&self.y, value))));
         }
         all
     }

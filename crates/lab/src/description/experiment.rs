@@ -422,7 +422,7 @@ impl WrittenSetting {
 
 impl Receive {
     /// Older journals know nothing else, and have it unsaid.
-    fn is_receivers(&self) -> bool {
+    pub fn is_receivers(&self) -> bool {
         *self == Self::Receiver
     }
 

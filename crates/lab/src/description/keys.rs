@@ -54,7 +54,7 @@ const SETTING: &[&str] = &[
 ];
 
 const JUDGE: &[&str] = &["server", "beside", "rounds"];
-const FINDING: &[&str] = &["id", "paper", "says", "expect"];
+const FINDING: &[&str] = &["id", "paper", "says", "expect", "size", "within"];
 
 /// Whether all keys are known.
 ///

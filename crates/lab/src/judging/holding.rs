@@ -56,7 +56,7 @@ pub fn judge(
     doubts: Doubts<'_>,
 ) -> (Vec<Verdict>, Vec<(Option<Ratio>, Holding)>) {
     let mut verdicts = verdict::by_figures_alone(found.iter().chain(judged), margin, doubts);
-    let looks: Vec<Look> =
+    let looks: Vec<Look<'_>> =
         findings.iter().map(|finding| Look::at(finding, found, &verdicts, margin, doubts)).collect();
     let chances: Vec<Vec<f64>> = looks.iter().map(|look| look.chances(margin)).collect();
     let others: Vec<f64> = chances.iter().flatten().copied().collect();
@@ -448,7 +448,8 @@ mod tests {
         let point = experiment.points.remove(2);
         let series = vec![around("first", 100.0), around("a", 125.0)];
         let found = [Found { point, series, missing: 0 }];
-        let doubts = |server: &str, _: &str| (server == "a").then(|| "a is not stationary".to_owned());
+        let doubts =
+            |server: &str, _: &str, _: Quantity| (server == "a").then(|| "a is not stationary".to_owned());
         let (_, holdings) = judge(&found, &[], &experiment.findings, 0.02, &doubts);
         assert_eq!(why(&holdings[0].1), "a is not stationary");
     }
@@ -516,7 +517,7 @@ mod tests {
         // (50 + 100) / 2 * 0.5 + (100 + 95) / 2 over (51 + 89) / 2 * 0.5 + (89 + 63) / 2.
         let area = |of: &str| format!("area of {of} at (single, 2x; single, 0.5x; single, 1x)");
         let areas = format!("'{} > {} in replies/s'\nsize = [1.2, 1.22]", area("a"), area("b"));
-        assert_eq!(ours(&[&areas]), [holds("1.22")]);
+        assert_eq!(ours(&[&areas]), [holds("1.21")]);
     }
 
     #[test]

@@ -416,7 +416,7 @@ mod tests {
         let jumps = |name: &str, _: &str, of: Quantity| {
             (name == "slow" && of.name == "replies/s").then(|| "two states: 40 and 60".to_owned())
         };
-        let all = verdicts(&[Found { point, series, missing: 0 }], 0.02, &jumps);
+        let all = holding::judge(&[Found { point, series, missing: 0 }], &[], &[], 0.02, &jumps).0;
         let told: Vec<String> = all.iter().map(ToString::to_string).collect();
         assert!(told[0].starts_with("cannot tell slow from sped in replies/s"), "{told:?}");
         assert!(told[0].ends_with(": two states: 40 and 60"), "{told:?}");

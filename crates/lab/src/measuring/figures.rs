@@ -440,7 +440,7 @@ mod tests {
         let mut results = results(5.0, &[]);
         results.wait_ms = None;
         let looks = Looks { began_after_ms: 1.0, off_ms: 1.0 };
-        let outcome = of(&Watched { first, second, looks, results }, None).unwrap();
+        let outcome = of(&Watched { first, second, looks, results }, None, Rules::default()).unwrap();
         let told = serde_json::to_value(&outcome).unwrap();
         for path in [
             "/memory_mb",
@@ -548,7 +548,8 @@ mod tests {
             let begun = Instant::now();
             let looks = Looks { began_after_ms: 1.0, off_ms: 1.0 };
             let second = Sight { killed: 1, ..sight(begun + Duration::from_secs(2), 300) };
-            let results = crate::tests::results(5.0, short);
+            let mut results = crate::tests::results(5.0, short);
+            results.run.asked_requests_per_s = None;
             let first = sight(begun, 100);
             let outcome = of(&Watched { first, second, looks, results }, None, rules).unwrap();
             (outcome.failed.len(), outcome.invalid)

@@ -519,7 +519,7 @@ mod tests {
     fn a_point_says_on_how_many_cpus_servers_run_and_who_receives() {
         assert_eq!(of(""), (vec![0, 1], vec![2, 3], vec![vec![0, 1]]));
         assert_eq!(of("receive = 'one'"), (vec![0, 1], vec![2, 3], vec![vec![0]]));
-        assert_eq!(of("receive = 'sender'").2, [Vec::new()]);
+        assert_eq!(of("receive = 'sender'").2, [Vec::<usize>::new()]);
         assert_eq!(of("cpus = 1"), (vec![0], vec![2, 3], vec![vec![0]]));
         assert_eq!(of("cpus = 3").0, [0, 1, 2]);
         let both = |receive: &str| of(&format!("both_cpus = true\n{receive}"));

@@ -29,7 +29,7 @@ pub struct OfExperiment {
     pub experiment: String,
     /// Where its journal is.
     pub directory: String,
-    /// Of what was measured: [`version`].
+    /// Of what was measured: `version` of its experiment.
     pub version: String,
     /// When, as year, month and day.
     pub date: String,

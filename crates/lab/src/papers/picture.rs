@@ -14,8 +14,8 @@ pub(super) fn picture(finding: &Checked, columns: usize) -> Option<[String; 2]> 
     let place = |value: f64| ((value.ln() - from) / (to - from) * (columns - 1) as f64).round() as usize;
     let mut line = vec![' '; columns];
     let mut draw = |from: f64, to: f64, letter: char| {
-        let last = place(to).min(columns - 1);
-        line[place(from).min(last)..=last].fill(letter);
+        let end = place(to).min(columns - 1);
+        line[place(from).min(end)..=end].fill(letter);
     };
     draw(margin[0], margin[1], ':');
     draw(1.0, 1.0, '|');

@@ -81,7 +81,7 @@ fn a_relation_that_was_made_false_is_found() {
     let mut other = today.clone();
     for finding in &mut other.findings {
         let relation = &mut finding.expect;
-        std::mem::swap(&mut relation.more, &mut relation.less);
+        std::mem::swap(&mut relation.left, &mut relation.right);
     }
     let at = (directory, Some("2026-11-26"));
     let mut changed = published.clone();
@@ -107,7 +107,7 @@ fn what_is_complete_is_kept_and_says_the_same_there() {
     let trials: Vec<&str> = journal.lines().collect();
     let at = trials.iter().rposition(|line| line.contains(", round ")).unwrap();
     let cut: String =
-        trials.iter().enumerate().filter(|(n, _)| *n != at).map(|(_, l)| format!("{l}\n")).collect();
+        trials.iter().enumerate().filter(|(n, _)| *n != at).flat_map(|(_, line)| [*line, "\n"]).collect();
     fs::write(&written, cut).unwrap();
     let error = keep(work.path(), to.path(), "2026-12-01").unwrap_err().to_string();
     assert!(error.contains("1 trials are not measured yet"), "{error}");

@@ -1,5 +1,5 @@
-//! Figures over the offered rate, or over the CPU time that servers took: what they do as clients come faster,
-//! with every repetition a point, the median a line, and the interval of the median a band.
+//! Figures over the offered rate, or over the CPU time that servers took: what they do as clients come
+//! faster, with every repetition a point, the median a line, and the interval of the median a band.
 
 use super::figure::{Figure, Key, Table};
 use super::group::{Group, Place, offered};
@@ -15,17 +15,31 @@ use crate::statistics::Interval;
 pub(super) struct Over {
     /// What follows a figure's title in its drawing.
     told: &'static str,
+    /// Of the axis, and of the table.
     unit: &'static str,
+    heading: &'static str,
+    /// What repetitions are listed under, where each has its own.
+    each: Option<&'static str>,
     of: Value,
 }
 
 /// Over what clients asked for.
-pub(super) const RATE: Over =
-    Over { told: " over the offered rate", unit: "offered, requests/s", of: offered };
+pub(super) const RATE: Over = Over {
+    told: " over the offered rate",
+    unit: "offered, requests/s",
+    heading: "offered",
+    each: None,
+    of: offered,
+};
 
 /// Over what the server took (Hashemian et al. 2014, figures 5 and 6).
-pub(super) const CPU: Over =
-    Over { told: "", unit: "server, % of a CPU", of: |outcome| outcome.cpu.server_cpus * 100.0 };
+pub(super) const CPU: Over = Over {
+    told: "",
+    unit: "server, % of a CPU",
+    heading: "CPU %",
+    each: Some("CPU % of each"),
+    of: |outcome| outcome.cpu.server_cpus * 100.0,
+};
 
 /// What is drawn over that.
 pub(super) struct Curve<'a> {
@@ -49,7 +63,8 @@ pub(super) fn figure(group: &Group<'_>, curve: &Curve<'_>) -> Figure {
     let x = Axis::linear(over.unit, rates);
     let y = if *is_log { Axis::log(unit, values()) } else { Axis::linear(unit, values()) };
     let mut plot = Plot::new(&format!("{title}{}, {}", over.told, group.title), x, y);
-    let mut table = Table::new(&["server", "load", over.unit, unit, "each repetition"]);
+    let mut table = Table::new(&["server", "load", over.heading, unit, "each repetition"]);
+    table.headings.extend(over.each.map(str::to_owned));
     let mut keys = Vec::new();
     if let Some(factor) = per_request {
         plot.diagonal(*factor);
@@ -69,7 +84,9 @@ pub(super) fn figure(group: &Group<'_>, curve: &Curve<'_>) -> Figure {
                 line.push((at, median));
                 band.extend(interval.map(|Interval { lower, upper }| (at, lower, upper)));
             }
-            table.rows.push(place.cells([cell(at), sample.told(), sample.listed()]));
+            let mut row = place.cells([cell(at), sample.told(), sample.listed()]);
+            row.extend(over.each.map(|_| place.sample(over.of).listed()));
+            table.rows.push(row);
         }
         if !look.again {
             plot.band(look, &band);

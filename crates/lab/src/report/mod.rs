@@ -64,6 +64,4 @@ pub fn address(page: &Path) -> String {
 }
 
 #[cfg(test)]
-mod power;
-#[cfg(test)]
 mod tests;

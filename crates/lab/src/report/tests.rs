@@ -101,7 +101,7 @@ fn a_page_has_verdicts_curves_and_rows() {
     let page = page(&measured());
     let curves = ["Reply rate", "Throughput", "Mean response time", "Cumulative distribution, 64 sessions"];
     holds(&page, &curves);
-    holds(&page, &["Mean response time over CPU time, single", "<th>server, % of a CPU</th>"]);
+    holds(&page, &["Mean response time over CPU time, single", "<th>CPU % of each</th>"]);
     holds(
         &page,
         &[

@@ -179,11 +179,11 @@ pub fn remarks_on(measures: &Measures, facts: &Facts) -> Vec<String> {
 fn outlasting(measures: &Measures, facts: &Facts) -> Option<String> {
     let Sessions { arrived, unfinished, .. } = measures.sessions;
     let is_long = facts.outcome.due_sessions.is_some() && unfinished as f64 > arrived as f64 * OUTLASTING;
-    let measured = facts.measured_s();
+    let seconds = facts.measured_s();
     is_long.then(|| {
         format!(
             "{unfinished} {} were still going on when the measured time was over ({arrived} had arrived in \
-             it): in {measured:.0} s they do not come to an end, so that more and more of them overlap; \
+             it): in {seconds:.0} s they do not come to an end, so that more and more of them overlap; \
              measure for longer (--duration), and begin to measure when as many end as arrive (--warm-up)",
             unit(facts)
         )

@@ -27,6 +27,7 @@ pub struct SiteSettings {
 }
 
 /// The files served.
+#[expect(clippy::struct_excessive_bools, reason = "independent settings, by name")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSettings {
     /// The directory, absolute; empty where there is none, as no request is for a file

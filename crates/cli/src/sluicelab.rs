@@ -87,7 +87,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// An option that another subcommand has is told with that one, rather than with what looks like it here.
+/// Of an option that another subcommand has, the error names that one, and not an option that looks like it.
 fn elsewhere(mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else { return error };
     let option = typed.split('=').next().unwrap_or_default().to_owned();

@@ -183,6 +183,9 @@ fn a_start_that_hangs_holds_up_nothing(variant: &Variant) {
     server.signal(Signal::HUP);
     eventually("workers are on trial", || newcomers(server, &known).len() >= server.workers().len());
     let on_trial = newcomers(server, &known);
+    // One that has not read the order yet would go on without it.
+    let hangs = |pid: &u32| tried.fault.with_extension(pid.to_string()).exists();
+    eventually("they hang", || on_trial.iter().all(hangs));
     let workers = server.workers();
     // That of before is started again, and does not hang.
     let _ = fs::remove_file(&tried.fault);

@@ -16,9 +16,10 @@ use base16ct::lower::encode_string as hex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::description::experiment::{Experiment, Order, PointSpec, Rules, Setting};
+use crate::description::experiment::{Experiment, PointSpec};
 use crate::description::lengths::Lengths;
 use crate::description::load::Load;
+use crate::description::setting::{Order, Rules, Setting};
 use crate::description::tool::Tool;
 use crate::description::workload::Prepared;
 use crate::judging::steady::Settling;

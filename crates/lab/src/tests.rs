@@ -11,7 +11,7 @@ use results::load::{
 use results::status::{self, Snapshot};
 use serde_json::json;
 
-use crate::description::experiment::Rules;
+use crate::description::setting::Rules;
 use crate::judging::series::{Series, Taken};
 use crate::measuring::figures;
 use crate::measuring::generator::Watched;

@@ -2,8 +2,9 @@
 //!
 //! `SLUICE_TEST_FAULT` names a file with two words in it, the step and what is to happen there: `abort`,
 //! `exit`, `panic` or `hang`. A worker that comes to that step does so. A third word, `once`, lets only the
-//! first worker that finds the file fail. Without debug assertions, as in every build that serves anybody,
-//! there is nothing of this in the program.
+//! first worker that finds the file fail. One that hangs leaves a file beside it, which ends with its process
+//! ID. Without debug assertions, as in every build that serves anybody, there is nothing of this in the
+//! program.
 
 /// In a worker: the named step of its start. Fails here if a test has ordered that.
 pub(crate) fn at(step: &str) {
@@ -35,9 +36,13 @@ mod ordered {
             Some("abort") => process::abort(),
             Some("exit") => process::exit(1),
             Some("panic") => panic!("a test has ordered a panic"),
-            _ => loop {
-                thread::sleep(Duration::from_hours(1));
-            },
+            _ => {
+                // For a test that has to know.
+                let _ = fs::write(Path::new(&path).with_extension(process::id().to_string()), "");
+                loop {
+                    thread::sleep(Duration::from_hours(1));
+                }
+            }
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use crate::description::experiment::{Experiment, Order, PointSpec};
+use crate::description::experiment::{Experiment, PointSpec};
 use crate::description::lengths::Lengths;
 use crate::description::load::Load;
+use crate::description::setting::Order;
 use crate::unique::unique;
 
 /// Starting a server and its clients, and ending them.

@@ -11,7 +11,7 @@ use results::status::Snapshot;
 use results::{By, StatusClass};
 use serde_json::Value;
 
-use crate::description::experiment::Rules;
+use crate::description::setting::Rules;
 use crate::measuring::generator::Watched;
 use crate::measuring::sight::Sight;
 use crate::measuring::turns;

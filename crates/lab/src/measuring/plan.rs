@@ -10,7 +10,8 @@ use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
 
-use crate::description::experiment::{Order, PointSpec};
+use crate::description::experiment::PointSpec;
+use crate::description::setting::Order;
 use crate::judging::series::{Found, Series, Taken};
 use crate::progress::Progress;
 use crate::record::TRIALS;

@@ -9,9 +9,10 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 
-use crate::description::experiment::{Experiment, Judge, Order, PointSpec, Setting};
+use crate::description::experiment::{Experiment, Judge, PointSpec};
 use crate::description::load::Load;
 use crate::description::quantity::REPLIES;
+use crate::description::setting::{Order, Setting};
 use crate::judging::series::{Found, Series};
 use crate::judging::steady::Settling;
 use crate::measuring::plan::{CALIBRATING_ROUNDS, Plan, Stage, number};

@@ -20,9 +20,9 @@ use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
 
-use crate::description::experiment::{Order, Receive, Setting};
 use crate::description::lengths::Lengths;
 use crate::description::load::{Load, Threshold};
+use crate::description::setting::{Order, Receive, Setting};
 use crate::description::tool::Tool;
 use crate::description::workload::Prepared;
 use crate::measuring::bounds::{self, Bounded, Bounds};

@@ -9,8 +9,8 @@ use super::load_curves::{self, CPU, Curve, RATE, areas};
 use super::rows::Part;
 use super::sample::{Value, cell, counts};
 use super::{rows, times, work};
-use crate::description::experiment::Setting;
 use crate::description::quantity::{BITS, MEMORY, Quantity};
+use crate::description::setting::Setting;
 use crate::record::outcome::{Cpu, Outcome};
 use crate::unique::unique;
 

@@ -1,0 +1,258 @@
+use super::*;
+use crate::description::setting::{Receive, Rules};
+
+const SMALL: &str = "
+    title = 'Two'
+    servers = ['nginx', 'four = sluice: --workers=4']
+    rounds = 6
+    timeout = '1.1 s'
+    [[points]]
+    workload = ['one-packet', 'specweb99: directories=3']
+    load = ['64 sessions', '2x']
+    [[points]]
+    name = 'disk'
+    workload = 'specweb99'
+    load = '500 requests/s'
+    memory = '100 MB'
+    disk = '50 MB/s'
+    warm_up = '3s'
+";
+
+fn error(text: &str) -> String {
+    Experiment::parse(text).unwrap_err()
+}
+
+#[test]
+fn points_are_each_workload_under_each_load() {
+    let experiment = Experiment::parse(SMALL).unwrap();
+    let names: Vec<&str> = experiment.points.iter().map(|point| point.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "one-packet, 64 sessions",
+            "one-packet, 2x",
+            "specweb99, 64 sessions",
+            "specweb99, 2x",
+            "specweb99, 500 requests/s, disk"
+        ]
+    );
+    let disk = &experiment.points[4].setting;
+    assert_eq!((disk.memory, disk.disk, disk.cold), (Some(100_000_000), Some(50_000_000), true));
+    assert_eq!(disk.lengths.timeout, Duration::from_millis(1_100));
+    assert_eq!((disk.lengths.warm_up, experiment.points[0].setting.lengths.warm_up).0.as_secs(), 3);
+    assert_eq!(experiment.points[0].compare.len(), 2);
+}
+
+const GRID: &str = "\
+title = 'Grid'
+servers = [
+  'w{workers} = sluice: --workers={workers}',
+  'nginx',
+]
+[vary]
+workers = [75, 100]
+connections = ['10', '20']
+[[points]]
+workload = 'single'
+load = '2x'
+[[points]]
+id = 'few'
+workload = 'single'
+load = '4 sessions'
+servers = ['c{connections} = sluice: --max-connections={connections}', 'w{workers} = nginx']
+[judge]
+server = 'w75'
+rounds = 6
+[[findings]]
+paper = 'p'
+says = 's'
+expect = 'c20 > w75 in replies/s at few'
+";
+
+#[test]
+fn what_is_varied_makes_servers_of_lines() {
+    let experiment = Experiment::parse(GRID).unwrap();
+    let names = |point: &PointSpec| {
+        point.servers.iter().map(|server| server.name.clone()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(names(&experiment.points[0]), "w75 w100 nginx");
+    assert_eq!(names(&experiment.points[1]), "c10 c20 w75 w100");
+    assert_eq!(experiment.points[0].servers[1].settings, ["--workers=100"]);
+}
+
+#[test]
+fn errors_name_the_line_of_what_they_are_about() {
+    let wrong = [
+        ("={workers}'", "={worker}'", "line 3: servers[0]: {worker} is not in [vary] (is it workers?)"),
+        ("'nginx'", "'ngnix'", "line 4: servers[1]: \"ngnix\": \"ngnix\" is no server (is it nginx?)"),
+        ("['10'", "[[1]", "line 8: vary.connections: allowed: numbers and words"),
+        ("['10'", "['10', '10'", "line 8: vary.connections: 10 is there twice"),
+        ("\n[[points]]", "\nidle = [1]\n[[points]]", "line 9: vary.idle: no server has {idle}"),
+        (
+            "'4 sessions'",
+            "['2x', '4 sessions']",
+            "line 13: points[1]: id: it is of one point, and there are 2",
+        ),
+        ("'w{workers} = nginx'", "'c{connections} = nginx'", "line 16: points[1]: \"single, 4 sessions\": s"),
+        ("single'\nload = '2x'", "specweb99'\nload = '1 people'", "line 11"),
+        ("'single'\nload = '2x'", "'constant: bytes=32KiB'\nload = '2x'", "line 10: points[0]: "),
+        ("'w75'\nrounds", "'w7'\nrounds", "line 18: judge.server: no server is called \"w7\""),
+        ("at few", "at fewer", "line 23: findings[0]: expect: no point is called \"fewer\""),
+        ("rounds = 6", "rounds = 0", "line 19: judge.rounds: 0 is not allowed"),
+    ];
+    for (right, wrong, expected) in wrong {
+        assert!(GRID.contains(right), "{right}");
+        let said = error(&GRID.replacen(right, wrong, 1));
+        assert!(said.contains(expected), "{said}");
+    }
+    let said = error(&GRID.replacen("[[points]]\n", "[[points]]\nid = 'few'\n", 1));
+    assert!(said.contains("id: another point is called \"few\""), "{said}");
+    // A command has no file whose lines anybody could look at.
+    let said = Experiment::of_options(&GRID.replace("'w75'\n", "'w7'\n"));
+    assert!(said.unwrap_err().starts_with("server: no server is called \"w7\""));
+}
+
+#[test]
+fn points_have_cpus_receivers_and_rules() {
+    let text = |keys: &str| {
+        format!(
+            "title = 't'\nservers = ['sluice']\n[[points]]\nworkload = 'single'\nload = '4 sessions'\n\
+             {keys}"
+        )
+    };
+    let setting = |keys: &str| Experiment::parse(&text(keys)).unwrap().points.remove(0).setting;
+    let set = setting("cpus = 2\nreceive = 'one'\nrules = 'P07'");
+    assert_eq!((set.cpus, set.receive, set.rules), (Some(2), Receive::One, Rules::P07));
+    assert_eq!(setting("rules = 'none'").rules, Rules::None);
+    // What nobody has said is in no file of results, so that those of before are read as they were.
+    let usual = serde_json::to_value(setting("")).unwrap();
+    assert!(["cpus", "rules"].iter().all(|key| usual.get(key).is_none()));
+    let receive = |load: &str, keys: &str| {
+        Experiment::parse(&text(keys).replace("4 sessions", load)).unwrap().points[0].setting.receive
+    };
+    assert_eq!(receive("4 sessions", ""), Receive::Sender);
+    assert_eq!(receive("500 requests/s", ""), Receive::Sender);
+    assert_eq!(receive("500 requests/s", "receive = 'receiver'"), Receive::Receiver);
+    // Clients would pay for what the server drops.
+    assert_eq!(receive("2x", ""), Receive::Receiver);
+    assert_eq!(receive("4 sessions", "both_cpus = true"), Receive::Receiver);
+    // It was the only one once, so results of before are read as they were.
+    let once = serde_json::to_value(setting("receive = 'receiver'")).unwrap();
+    assert!(once.get("receive").is_none());
+    for (keys, expected) in [
+        ("cpus = 1\nboth_cpus = true", "cpus: with both_cpus servers are on all"),
+        ("receive = 'sender'\nboth_cpus = true", "receive: with both_cpus each CPU receives for its own"),
+        ("cpus = 2\nshare = 10", "cpus: 2, and a share is one of a single CPU"),
+        ("rules = 'none'\ngenerator = 'wrk'", "generator: wrk can't have rules"),
+    ] {
+        let said = error(&text(keys));
+        assert!(said.contains(expected), "{said}");
+    }
+    let running = text("receive = 'spread'").replace("'sluice'", "'http://127.0.0.1:80/'");
+    assert!(error(&running).contains("runs already, and stays as it is"));
+}
+
+#[test]
+fn what_a_server_or_a_judge_cannot_tell_is_refused() {
+    let text = |server: &str, compare: &str| {
+        format!(
+            "title = 't'\nservers = ['sluice', '{server}']\n[[points]]\nworkload = 'single'\n\
+             load = '2x'\ncompare = ['{compare}']"
+        )
+    };
+    let amped = "amped = sluice: --architecture=amped";
+    assert!(Experiment::parse(&text(amped, "accepts/phase")).is_ok());
+    assert!(Experiment::parse(&text("nginx", "switches/s")).is_ok());
+    let said = error(&text("nginx", "accepts/phase"));
+    assert!(said.contains("accepts/phase is told by the status of sluice, and nginx has none"), "{said}");
+    let said = error(&text("sluice: replicas=direct", "event waits/s"));
+    assert!(said.contains("sluice replicas direct has none"), "{said}");
+    let judge = "\n[judge]\nserver = 'sluice'\nrounds = 6";
+    let said = error(&(text("nginx", "switches/s") + judge));
+    assert!(said.contains("in switches/s neither more nor less is better"), "{said}");
+    let by_wrk = text("nginx", "Mbit/s").replace("2x", "64 sessions") + "\ngenerator = 'wrk'";
+    assert!(error(&by_wrk).contains("wrk does not tell Mbit/s"));
+    assert!(Experiment::parse(&by_wrk.replace("Mbit/s", "timeouts %")).is_ok());
+}
+
+#[test]
+fn a_comparison_takes_rounds() {
+    let said =
+        |rounds: &str| Experiment::parse(&SMALL.replace("rounds = 6", rounds)).unwrap().too_few_rounds();
+    assert!(said("rounds = 5").unwrap().starts_with("rounds = 5 is too few to tell"));
+    assert_eq!((said("rounds = 6"), said("")), (None, None));
+}
+
+#[test]
+fn an_application_is_for_servers_that_hand_requests_on() {
+    let php = |server| {
+        format!(
+            "title = 'PHP'\nservers = ['{server}']\napplication = 'php-fpm: workers=4'\n\
+             [[points]]\nworkload = 'mine: root=. sessions=log'\nload = '4 sessions'"
+        )
+    };
+    for server in ["sluice", "nginx", "haproxy: behind=sluice", "mine = ./s {port} {socket}"] {
+        let experiment = Experiment::parse(&php(server)).unwrap();
+        let application = experiment.points[0].setting.application.clone();
+        assert_eq!(application, Some("php-fpm: workers=4".parse().unwrap()));
+    }
+    let said = error(&php("mine = ./s {port}"));
+    assert!(said.contains("hands no requests to an application; allowed with one: sluice"), "{said}");
+    assert!(error(&php("nginx").replace("php-fpm", "php")).contains("allowed: 'php-fpm'"));
+}
+
+#[test]
+fn a_finding_is_about_what_the_experiment_has() {
+    let finding = |expect: &str| {
+        let text = format!("{SMALL}[[findings]]\npaper = 'p'\nsays = 's'\nexpect = '{expect}'\n");
+        Experiment::parse(&text)
+    };
+    for fits in [
+        "nginx > four in replies/s at one-packet, 2x",
+        "best of (nginx; four) at one-packet, 2x > nginx at specweb99, 2x in replies/s",
+    ] {
+        assert!(finding(fits).is_ok(), "{:?}", finding(fits));
+    }
+    for (expect, said) in [
+        ("nginx > five in replies/s at one-packet, 2x", "is called \"five\"; allowed: \"nginx\", \"four\""),
+        ("nginx > four in replies/s at one, 2x", "no point is called \"one, 2x\"; allowed: \"one-packet, 64"),
+        ("best of (four; six) > nginx in replies/s at one-packet, 2x", "is called \"six\""),
+        ("peak of four at (one-packet, 2x; three) > nginx at one-packet, 2x in replies/s", "\"three\""),
+        (
+            "area of four at (one-packet, 2x; specweb99, 2x) > area of nginx at (one-packet, 2x; \
+             specweb99, 2x) in replies/s",
+            "the loads are 2x, 2x; allowed: rates",
+        ),
+    ] {
+        let error = finding(expect).expect_err(expect);
+        assert!(error.contains("findings[0]: expect: ") && error.contains(said), "{error}");
+    }
+}
+
+#[test]
+fn errors_name_the_place_the_value_and_what_is_allowed() {
+    let said = error(&SMALL.replace("'2x'", "'twice'"));
+    assert!(
+        said.contains("line 8") && said.contains("\"twice\"") && said.contains("allowed: loads"),
+        "{said}"
+    );
+    let said = error(&SMALL.replace("nginx", "ngnix"));
+    assert!(said.contains("is it nginx?"), "{said}");
+    let said = error(&SMALL.replace("rounds = 6", "rounds = 0"));
+    assert!(said.contains("rounds: 0 is not allowed; allowed: 1 to 1000"), "{said}");
+    let said = error(&SMALL.replace("rounds", "round"));
+    assert!(said.contains("round"), "{said}");
+    let said = error(&SMALL.replace("disk = '50 MB/s'", ""));
+    assert!(said.contains("points[1]: memory and disk are given together"), "{said}");
+    let said = error(&SMALL.replace("name = 'disk'", "nam = 'disk'"));
+    assert!(said.contains("nam"), "{said}");
+    let said = error(&SMALL.replace("'four = ", "'nginx = "));
+    assert!(said.contains("are called \"nginx\""), "{said}");
+    let said = error(&format!("clients = ['retry']\n{SMALL}"));
+    assert!(said.contains("clients: \"retry\" is not allowed; allowed: options"), "{said}");
+    let said = error(&format!("clients = ['--class=a: rate=5']\n{SMALL}"));
+    assert!(said.contains("points[0]: clients: classes have rates of their own"), "{said}");
+    assert!(error("title = 'none'").contains("no points"));
+    let said = error(&format!("order = 'abreast'\n{SMALL}"));
+    assert!(said.contains("need a share"), "{said}");
+}

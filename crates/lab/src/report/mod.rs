@@ -16,6 +16,8 @@ mod heat_map;
 mod load_curves;
 pub mod markdown;
 mod page;
+#[cfg(test)]
+mod power;
 pub mod results;
 mod rows;
 mod sample;

@@ -141,10 +141,18 @@ fn programs_in_c_answer_behind_servers_over_both_kinds_of_socket() {
         application = 'c: SOURCES/specweb99.c workers=8'
         workload = 'dynamic-fixed: bytes=64KiB calls=5 sessions=50 length=yes'
         load = '4 sessions'
+        [[points]]
+        application = 'c: SOURCES/fragments.c workers=8 FILES={directory}'
+        workload = 'dynamic-fixed: bytes=64KiB calls=5 sessions=50'
+        load = '4 sessions'
+        servers = [
+          'copied = sluice: pool.keep=4',
+          'named = sluice: pool.keep=4 pool.send_files={\"/f/\"=\"{directory}\"} application.FRAGMENTS=named',
+        ]
     ";
     let (told, results) = carried_out(&text.replace("SOURCES", &sources.display().to_string()), site.path());
     assert!(!told.contains("failed: "), "{told}");
-    assert!(results.len() >= 12, "three servers at two points, judged and measured: {}", results.len());
+    assert!(results.len() >= 16, "three servers at two points, two at one: {}", results.len());
     for results in results {
         let (each, count) = body_bytes(&results);
         assert!((each - 65_536.0).abs() < 1e-9 && count > 10, "{count} of {each} bytes");

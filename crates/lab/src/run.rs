@@ -34,6 +34,7 @@ use crate::measuring::trial::{Heat, NotStarted, Purpose, Site};
 use crate::measuring::wrk;
 use crate::programs::interrupt;
 use crate::programs::janitor::{self, Janitor};
+use crate::programs::others;
 use crate::programs::testbed::Testbed;
 use crate::progress::Progress;
 use crate::record::TRIALS;
@@ -195,7 +196,11 @@ impl Checked<'_> {
         let (machine, environment) = environment(experiment, means, has_namespaces)?;
         let mut journal = Journal::open(&directory.join(JOURNAL), &environment["settings"])?;
         fs::write(directory.join(ENVIRONMENT), serde_json::to_string_pretty(&environment)?)?;
-        journal.begin_session(&Session { command: means.command.clone(), machine })?;
+        let busy_percent = others::look();
+        if let Some(percent) = busy_percent {
+            progress.remark(&others::told(percent));
+        }
+        journal.begin_session(&Session { command: means.command.clone(), machine, busy_percent })?;
         // Connections of idle clients are held here.
         sys::process::raise_descriptor_limit()?;
         let _janitor = Janitor::employ()?;
@@ -297,11 +302,10 @@ fn build(path: &Path) -> Result<String> {
 /// Whether anybody can run it.
 pub(crate) fn needs_no_namespaces(experiment: &Experiment) -> Result<()> {
     for point in &experiment.points {
-        let Setting { memory, share, both_cpus, receive, .. } = &point.setting;
+        let Setting { memory, share, receive, .. } = &point.setting;
         let what = [
             (memory.is_some(), "memory and disk"),
             (share.is_some(), "share"),
-            (*both_cpus, "both_cpus"),
             (receive.is_chosen(), "receive"),
             (experiment.asks_for_sysctls(), "sysctls"),
         ];

@@ -52,7 +52,7 @@ impl Common {
     pub(crate) fn report(&self, name: &str, results: &impl Serialize, text: &str) -> Result<()> {
         let tools = ["nginx", "lighttpd", "apache2", "haproxy", "wrk", "valgrind"].map(Path::new);
         let machine = Testbed::describe(tools.into_iter().chain([self.sluice.as_path()]));
-        print!("{}\n\n{text}", machine.line());
+        print!("{}\n\n{text}", machine.line(None));
         let Some(path) = &self.json else { return Ok(()) };
         let json = json!({ "machine": machine, name: results });
         fs::write(path, serde_json::to_string_pretty(&json)?)

@@ -45,7 +45,7 @@ use crate::console::{Unprinted, print};
     Examples:\n  \
     sluicelab load http://127.0.0.1:8080/ -c 64 -d 10s       how much does it bear\n  \
     sluicelab load http://127.0.0.1:8080/ -c 64 -n 10000     how long 10000 requests take\n  \
-    sluicelab load http://127.0.0.1:8080/ -r 500 --fail-if 'p99 > 50ms'\n\
+    sluicelab load http://127.0.0.1:8080/ -r 500 --fail-if 'p99 > 50ms' --fail-if 'non-2xx > 0'\n\
     \x20                                                          are 99% answered in 50 ms at 500/s\n\n\
     How much a server bears: -c asks again as soon as it is answered, and the line ANSWER tells what came \
     of it. If a CPU of this generator was full, the answer is \"at least N replies/s\" (exit code 3), and \

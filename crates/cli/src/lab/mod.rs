@@ -37,13 +37,6 @@ pub(crate) fn tell(line: &str) {
     let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Tells of a machine that has something else to do, before it is measured.
-fn tell_of_others() {
-    if let Some(line) = lab::programs::others::look() {
-        tell(&line);
-    }
-}
-
 /// The file of an option, before work that would be lost without it.
 fn output(option: &str, path: &Path) -> Result<Output, BadInput> {
     Output::open(path).map_err(|error| BadInput(format!("{option} {}: {error}", path.display())))

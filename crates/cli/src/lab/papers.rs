@@ -15,7 +15,7 @@ use lab::papers::verdict::{self, Verdict};
 use lab::papers::{document, kept, page, show};
 use lab::programs::interrupt;
 use lab::progress::Progress;
-use lab::report;
+use lab::report::{self, results::EXPERIMENT};
 use lab::run::Refused;
 
 use super::{BadInput, means, run as runs};
@@ -215,7 +215,7 @@ impl Run {
         Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Measures an experiment and keeps it.
+    /// Measures an experiment and keeps it, unless it is kept.
     fn measure(&self, catalogue: &Catalogue, name: &str, id: &str) -> Result<()> {
         let text = catalogue::experiment(name).with_context(|| format!("no experiment is called {name}"))?;
         let experiment = Experiment::parse(text).map_err(Refused::because)?;
@@ -227,7 +227,8 @@ impl Run {
         for directory in [Some(&to), older.as_ref()].into_iter().flatten().filter(|_| self.resume) {
             if kept::is_kept(&experiment, directory)? {
                 super::tell(&format!("{name}: is kept in {}", directory.display()));
-                return Ok(());
+                // It may have been interrupted before it was noted.
+                return if directory == &to { self.note(name, &experiment, &to) } else { Ok(()) };
             }
         }
         let hash = &kept::version(&experiment)?[..8];
@@ -240,29 +241,17 @@ impl Run {
             return Err(BadInput(told).into());
         }
         super::tell(&format!("\n{name}, for {id}"));
-        let rows = if self.all { "--all" } else { id };
-        let out = self
-            .means
-            .out
-            .as_ref()
-            .map_or_else(String::new, |out| format!(" --out {}", runs::quoted_path(out)));
-        let go_on = format!("papers run {rows} --resume{out}{}", self.means.typed());
-        runs::carry_out_as(text, &work, &self.means, &go_on)?;
+        // It may say something else by now, as long as it measures the same.
+        let begun = work.join(EXPERIMENT);
+        if begun.exists() {
+            write(&begun, text)?;
+        }
+        runs::carry_out_as(text, &work, &self.means, &self.go_on())?;
         let today = jiff::Zoned::now().date().to_string();
         kept::keep(&work, &to, &today)?;
+        self.note(name, &experiment, &to)?;
         fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
-        let told =
-            source_tree().and_then(|root| Some(to.canonicalize().ok()?.strip_prefix(root).ok()?.to_owned()));
-        let told = told.unwrap_or_else(|| to.clone()).display().to_string();
-        let one = kept::evaluate((name, &experiment), &to, (&told, None))?;
-        let file = match &self.means.out {
-            Some(out) => out.join("measured.json"),
-            None => base().join(measured::FILE),
-        };
-        let mut measured = Measured::default().with(&file)?;
-        measured.put(one);
-        write(&file, &measured.text()?)?;
-        let measured = known()?.with(&file)?;
+        let measured = known()?.with(&self.noted())?;
         let rows = catalogue.rows.iter().filter(|row| row.all_experiments().any(|other| other == name));
         for row in rows {
             print(&format!(
@@ -271,6 +260,34 @@ impl Run {
             ))?;
         }
         Ok(())
+    }
+
+    /// The command that goes on with all that was asked for.
+    fn go_on(&self) -> String {
+        let rows = if self.all { "--all".to_owned() } else { self.ids.join(" ") };
+        let out = self.means.out.as_ref();
+        let out = out.map_or_else(String::new, |out| format!(" --out {}", runs::quoted_path(out)));
+        format!("papers run {rows} --resume{out}{}", self.means.typed())
+    }
+
+    /// Where it is noted what was measured.
+    fn noted(&self) -> PathBuf {
+        match &self.means.out {
+            Some(out) => out.join("measured.json"),
+            None => base().join(measured::FILE),
+        }
+    }
+
+    /// Notes what a kept experiment says of the rows.
+    fn note(&self, name: &str, experiment: &Experiment, kept: &Path) -> Result<()> {
+        let told = source_tree()
+            .and_then(|root| Some(kept.canonicalize().ok()?.strip_prefix(root).ok()?.to_owned()))
+            .unwrap_or_else(|| kept.to_owned());
+        let one = kept::evaluate((name, experiment), kept, (&told.display().to_string(), None))?;
+        let file = self.noted();
+        let mut measured = Measured::default().with(&file)?;
+        measured.put(one);
+        write(&file, &measured.text()?)
     }
 
     /// The shape of a row.
@@ -286,7 +303,6 @@ impl Run {
                 print(&format!("left out: {left_out}\n"))?;
             }
             interrupt::catch()?;
-            super::tell_of_others();
             print(&format!("\n{}\n", quick.run(&means, &Progress::new())?))?;
         }
         print("This is a look and no verdict.\n")?;

@@ -118,7 +118,6 @@ fn carry(checked: &run::Checked<'_>, directory: &Path, options: &means::Where, g
     if checked.experiment.points.iter().all(is_usual) {
         super::tell(&options.means()?.where_it_runs());
     }
-    super::tell_of_others();
     tell_of_unpinned(&checked.experiment, &options.means()?);
     let progress = Progress::new();
     checked.run(&progress).map_err(|error| {

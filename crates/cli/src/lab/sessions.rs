@@ -343,6 +343,10 @@ fn run_replay(options: &Replay) -> Result<ExitCode> {
         tell(&format!("sluicelab: {lines:>8}: {reason} ({from}line {first})"));
     }
     if replayed.log.is_empty() {
+        // It was made to see whether it can be.
+        if fs::metadata(&options.out).is_ok_and(|made| made.len() == 0) {
+            let _ = fs::remove_file(&options.out);
+        }
         return Err(BadInput(format!("{name}: there is no request in it that can be played again")).into());
     }
     write(file, &options.out, "replay", None, &replayed.log, Vec::new())

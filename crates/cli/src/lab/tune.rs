@@ -83,7 +83,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let means = options.means.means()?;
     search.possible(&directory, &means)?;
     interrupt::catch()?;
-    super::tell_of_others();
     let extent = search.extent().map_err(|error| BadInput(error.to_string()))?;
     let time = search.time(extent)?;
     super::tell(&means.where_it_runs());

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use crate::description::finding::{Finding, Of, Relation, Term};
+use crate::description::finding::{Finding, Is, Of, Relation, Term};
 use crate::description::grid::Grid;
 use crate::description::keys::{self, Place};
 use crate::description::load::Load;
@@ -285,6 +285,11 @@ impl Experiment {
         self.sysctls.iter().any(|own| !USUAL_SYSCTLS.contains(&own.as_str()))
     }
 
+    /// The congestion control that it sets for servers, in place of the machine's.
+    pub(crate) fn congestion_control(&self) -> Option<&str> {
+        self.sysctls.iter().find_map(|own| own.strip_prefix("net.ipv4.tcp_congestion_control="))
+    }
+
     /// Reads the file.
     ///
     /// # Errors
@@ -356,7 +361,9 @@ impl Experiment {
         }
         this.check_judge().map_err(|error| (Place::Judge, error))?;
         for (number, finding) in this.findings.iter().enumerate() {
-            this.check_finding(finding).map_err(|error| (Place::Finding(number), error))?;
+            this.check_finding(finding)
+                .and_then(|()| this.check_size(finding))
+                .map_err(|error| (Place::Finding(number), error))?;
         }
         Ok(this)
     }
@@ -524,6 +531,23 @@ impl Experiment {
                 Of::Server | Of::Best | Of::Peak => Ok(()),
             }
         })
+    }
+
+    /// Whether a difference of the size would be called one.
+    fn check_size(&self, Finding { expect, size, .. }: &Finding) -> Result<(), String> {
+        let Some(size) = size else { return Ok(()) };
+        let is_within = match expect.is {
+            Is::More => size.most <= 1.0 + self.margin,
+            Is::Less => size.least >= 1.0 - self.margin,
+            Is::Equal => false,
+        };
+        if !is_within {
+            return Ok(());
+        }
+        Err(format!(
+            "size: {size} is within the margin of {}, so the finding can't hold; allowed: a smaller margin",
+            self.margin
+        ))
     }
 
     /// The points of a term, at each of which its servers are.

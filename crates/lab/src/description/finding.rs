@@ -115,10 +115,11 @@ impl TryFrom<Written> for Finding {
             Err(format!("{key}: {value} is not allowed with {sign}; allowed: {allowed}"))
         };
         match (expect.is, size) {
-            (Is::More, Some(size)) if size.least <= 1.0 => {
+            // A range may begin at 1: there is a difference, and no large one.
+            (Is::More, Some(size)) if size.least < 1.0 || size.most <= 1.0 => {
                 return wrong("size", size.to_string(), "above 1, the left over the right");
             }
-            (Is::Less, Some(size)) if size.most >= 1.0 => {
+            (Is::Less, Some(size)) if size.most > 1.0 || size.least >= 1.0 => {
                 return wrong("size", size.to_string(), "below 1, the left over the right");
             }
             _ => {}
@@ -226,6 +227,9 @@ impl FromStr for Relation {
                 "{text:?}: an area is compared with another over the same points; allowed: 'area of A at \
                  (P; Q) > area of B at (P; Q) in QUANTITY'"
             ));
+        }
+        if [&left, &right].iter().any(|term| matches!(term.of, Of::Best | Of::Peak)) {
+            Quantity::to_be_best(quantity.name).map_err(|why| format!("{text:?}: {why}"))?;
         }
         Ok(Self { left, is, right, quantity })
     }
@@ -390,10 +394,12 @@ mod tests {
         let expect = |sign, more: &str| finding(&format!("expect = 'a {sign} b in replies/s at p'\n{more}"));
         assert_eq!(expect('>', "size = 2").unwrap().size, Some(Size { least: 2.0, most: 2.0 }));
         assert_eq!(expect('>', "size = [1.12, 1.15]").unwrap().size.unwrap().to_string(), "1.12 to 1.15");
+        assert_eq!(expect('>', "size = [1, 2]").unwrap().size.unwrap().to_string(), "1 to 2");
         assert_eq!(expect('<', "size = 0.95").unwrap().size.unwrap().to_string(), "0.95");
         assert_eq!(expect('=', "within = 0.02\nsize = 0.95").unwrap().within, Some(0.02));
         for (sign, more, said) in [
             ('>', "size = 0.95", "size: 0.95 is not allowed with >; allowed: above 1"),
+            ('>', "size = 1", "size: 1 is not allowed with >"),
             ('>', "size = [0.95, 1.1]", "size: 0.95 to 1.1 is not allowed with >"),
             ('<', "size = 1.65", "size: 1.65 is not allowed with <; allowed: below 1"),
             ('>', "size = [1.15, 1.12]", "size: 1.15 is not allowed"),

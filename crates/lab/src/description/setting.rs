@@ -43,7 +43,7 @@ pub struct Setting {
     pub turn_us: u32,
     /// Whether servers and clients are on all CPUs, and each CPU has a network.
     pub both_cpus: bool,
-    /// On how many CPUs servers run. `None`: on all that the lab has for them.
+    /// On how many CPUs servers run, with `both_cpus` clients as well. `None`: on all that the lab has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<u32>,
     /// Which CPU does the work of receiving a packet.
@@ -198,9 +198,6 @@ impl WrittenSetting {
         }
         if let Some(cpus) = self.cpus {
             within("cpus", cpus, 1, 1_024)?;
-            if self.both_cpus == Some(true) {
-                return Err("cpus: with both_cpus servers are on all; allowed: one of the two".to_owned());
-            }
             if self.share.is_some() && cpus > 1 {
                 return Err(format!("cpus: {cpus}, and a share is one of a single CPU; allowed with it: 1"));
             }

@@ -302,8 +302,7 @@ impl<'a> Side<'a> {
         let of = quantity.of;
         let of_series = |series: &Series| -> Vec<Option<f64>> {
             let of_round = |round| {
-                let one = if is_beside { series.beside_first(round, of) } else { series.alone(round, of) };
-                one.filter(|value| !value.is_nan())
+                if is_beside { series.beside_first(round, of) } else { series.alone(round, of) }
             };
             (0..series.rounds.len()).map(of_round).collect()
         };
@@ -341,7 +340,8 @@ fn rate(load: Load) -> Option<f64> {
 fn best_of_others(all: &[Vec<Option<f64>>], but: usize, quantity: Quantity) -> Option<usize> {
     let worth = |values: &[Option<f64>]| {
         let others = values.iter().enumerate().filter(|(round, _)| *round != but);
-        Some(quantity.worth(median(others.filter_map(|(_, value)| *value))?))
+        let known = others.filter_map(|(_, value)| *value).filter(|value| !value.is_nan());
+        Some(quantity.worth(median(known)?))
     };
     let worths: Vec<f64> = all.iter().map(|values| worth(values)).collect::<Option<_>>()?;
     worths.iter().enumerate().max_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(at, _)| at)
@@ -549,7 +549,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_order_in_which_servers_are_named_says_nothing(
-            ratios in vec(0.7_f64..1.5, 6..12), size in 1.01_f64..1.5,
+            ratios in vec(0.7_f64..1.5, 6..12), size in 1.03_f64..1.5,
         ) {
             for other in ["first", "b"] {
                 let more = format!("'a > {other} in replies/s at single, 2x'\nsize = {size}");
@@ -570,7 +570,7 @@ mod tests {
 
         #[test]
         fn no_page_is_surer_of_a_finding_than_of_its_verdict(
-            ratios in vec(vec(0.7_f64..1.5, 8), 3), size in 1.01_f64..1.5,
+            ratios in vec(vec(0.7_f64..1.5, 8), 3), size in 1.03_f64..1.5,
         ) {
             let names = ["a", "b", "c"];
             let servers = names.iter().zip(&ratios);
@@ -598,7 +598,7 @@ mod tests {
         #[test]
         fn what_spreads_wider_is_never_surer(
             middle in -0.3_f64..0.3, spread in vec(0.001_f64..0.1, 3..6), by in 1.0_f64..4.0,
-            size in 1.01_f64..1.5,
+            size in 1.03_f64..1.5,
         ) {
             for other in ["first", "b"] {
                 let said = |by: f64| {

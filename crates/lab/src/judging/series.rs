@@ -94,9 +94,15 @@ impl Series {
         self.outcomes().all(Outcome::is_valid)
     }
 
-    /// Whether its clients could not have asked for more in any round.
+    /// Whether its clients, or those of the first server beside it, could not have asked for more in some
+    /// round.
     pub fn were_clients_short(&self) -> bool {
-        self.outcomes().any(|outcome| !outcome.clients_were_short.is_empty())
+        self.outcomes().chain(self.outcomes_beside()).any(|outcome| !outcome.clients_were_short.is_empty())
+    }
+
+    /// What the point's first server came to beside it.
+    fn outcomes_beside(&self) -> impl Iterator<Item = &Outcome> {
+        self.beside.iter().flatten().flatten()
     }
 
     /// Whether all rounds are measured, are valid, and are such in which the server did what it was measured
@@ -107,8 +113,11 @@ impl Series {
 
     /// Why the server did not do what it was measured for, in the rounds in which it didn't.
     pub fn failures(&self) -> Vec<&str> {
-        let beside = self.beside.iter().flatten().flatten();
-        self.outcomes().chain(beside).flat_map(|outcome| &outcome.failed).map(String::as_str).collect()
+        self.outcomes()
+            .chain(self.outcomes_beside())
+            .flat_map(|outcome| &outcome.failed)
+            .map(String::as_str)
+            .collect()
     }
 
     /// The median over the rounds in which it did.

@@ -55,7 +55,8 @@ pub fn drift(series: &Series) -> Option<String> {
 /// What a figure says against one median being all of it: it jumps between two states. Slices say so where
 /// they have the figure, or else rounds.
 pub fn jump(series: &Series, found: &Found, quantity: Quantity) -> Option<String> {
-    let slices = quantity.of_slice();
+    let has_slices = series.outcomes().any(|outcome| !outcome.slices.is_empty());
+    let slices = quantity.of_slice().filter(|_| has_slices);
     let values: Vec<f64> = match slices {
         Some(of) => series.outcomes().flat_map(|outcome| outcome.slices.iter().map(of)).collect(),
         None => series.outcomes().map(quantity.of).collect(),

@@ -213,8 +213,13 @@ pub(super) fn against_first(
             "{name}, measured again, rests on trials that are missing, failed or not valid"
         ));
     }
-    let ratio = again.ratio(first, quantity.of)?;
-    ratio.is_off(margin).then(|| format!("{name}, measured twice, differs from itself: {ratio:.3}"))
+    match again.ratio(first, quantity.of) {
+        Some(ratio) if ratio.is_off(margin) => {
+            Some(format!("{name}, measured twice, differs from itself: {ratio:.3}"))
+        }
+        Some(_) => None,
+        None => Some(format!("{name}, measured twice, has no ratio to itself in some round")),
+    }
 }
 
 /// What the slices of each round came to, of the one and of the other.

@@ -83,15 +83,18 @@ impl Network {
         })
     }
 
-    /// An address that no server of this process has had, with a port that is free.
-    pub(crate) fn loopback() -> Result<Self> {
+    /// So many addresses that no server of this process has had, each with a port that is free.
+    pub(crate) fn loopback(count: usize) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let [_, _, high, low] = NUMBER.fetch_add(1, Ordering::Relaxed).to_be_bytes();
-        let address = Ipv4Addr::new(127, 1, high, low.max(1));
+        let address = |_| {
+            let [_, _, high, low] = NUMBER.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+            Ok(SocketAddr::from((Ipv4Addr::new(127, 1, high, low.max(1)), free_port()?)))
+        };
+        let addresses: Vec<SocketAddr> = (0..count.max(1)).map(address).collect::<Result<_>>()?;
         Ok(Self {
             namespaces: None,
-            addresses: vec![SocketAddr::from((address, free_port()?))],
-            of_clients: address.into(),
+            of_clients: addresses[0].ip(),
+            addresses,
             only_sources: Some(LOOPBACK_SOURCES.to_owned()),
             networks: "127.78",
         })

@@ -183,7 +183,7 @@ pub(crate) fn objection(spec: &Spec, sluice: &Path, cpus: &[usize]) -> Result<Op
     if spec.kind == Kind::Running || wants_application {
         return Ok(None);
     }
-    let network = Network::loopback()?;
+    let network = Network::loopback(1)?;
     let root = scratch.path().join("root");
     fs::create_dir(&root)?;
     fs::write(root.join(FILE), "x")?;
@@ -269,7 +269,7 @@ mod tests {
         fs::create_dir(&root).unwrap();
         fs::write(root.join("file.html"), "a file").unwrap();
         fs::write(root.join("page.php"), "<?php echo 'PHP says ', $_GET['n'] * 6;").unwrap();
-        let networks = [Network::loopback().unwrap(), Network::loopback().unwrap()];
+        let networks = [Network::loopback(1).unwrap(), Network::loopback(1).unwrap()];
         let addresses: Vec<SocketAddr> =
             networks.iter().flat_map(|network| network.addresses.clone()).collect();
         let application = application.map(|text| text.parse::<Application>().unwrap());

@@ -19,6 +19,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
+use sys::process;
 
 use crate::description::lengths::Lengths;
 use crate::description::load::{Load, Threshold};
@@ -252,22 +253,23 @@ impl Site {
     }
 }
 
-/// The CPUs that servers and clients have in a setting: the lab's, or all of them, or so many for servers.
+/// The CPUs that servers and clients have in a setting: the lab's, or all of them, or so many.
 fn placed(means: &Means, setting: &Setting) -> Means {
     let mut means = means.clone();
     let Means { server_cpus, client_cpus, .. } = &mut means;
-    if let Some(count) = setting.cpus {
-        // The clients' come last: a server that has one of them shares it with them.
-        let others: Vec<usize> =
-            client_cpus.iter().filter(|cpu| !server_cpus.contains(cpu)).copied().collect();
-        server_cpus.extend(others);
-        server_cpus.truncate(count as usize);
-    }
+    let count = setting.cpus.map_or(usize::MAX, |count| count as usize);
     if setting.both_cpus {
         server_cpus.append(client_cpus);
         server_cpus.sort_unstable();
         server_cpus.dedup();
+        server_cpus.truncate(count);
         client_cpus.clone_from(server_cpus);
+    } else if setting.cpus.is_some() {
+        // The clients' come last: a server that has one of them shares it with them.
+        let others: Vec<usize> =
+            client_cpus.iter().filter(|cpu| !server_cpus.contains(cpu)).copied().collect();
+        server_cpus.extend(others);
+        server_cpus.truncate(count);
     }
     means
 }
@@ -370,7 +372,7 @@ impl Running {
         } else if site.has_namespaces {
             Network::isolated(&site.links(heat.setting), &site.sysctls)?
         } else {
-            Network::loopback()?
+            Network::loopback(site.links(heat.setting).len())?
         };
         let bounds =
             memory.zip(*disk).map(|(memory, disk)| Bounds { memory, reads_per_s: disk, others: *others });
@@ -430,6 +432,10 @@ impl Running {
 
     /// Has clients of its own ask it, and looks at it meanwhile. Inside: why it was there no more.
     fn watch(&self, site: &Site, asking: &Asking, lengths: Lengths) -> Result<Result<Seen, String>> {
+        // Clients who run before all others would keep this thread from their CPU: its looks would be late.
+        if site.may_run_before_others() {
+            process::run_in_real_time().context("cannot run in real time")?;
+        }
         let seen = match asking {
             Asking::ByLoad(options) => self.look(site, options, lengths),
             Asking::ByWrk { connections, closes } => self.look_at_wrk(site, *connections, *closes, lengths),
@@ -524,6 +530,7 @@ mod tests {
         assert_eq!(of("cpus = 3").0, [0, 1, 2]);
         let both = |receive: &str| of(&format!("both_cpus = true\n{receive}"));
         assert_eq!(both(""), (vec![0, 1, 2, 3], vec![0, 1, 2, 3], vec![vec![0], vec![1], vec![2], vec![3]]));
+        assert_eq!(both("cpus = 2"), (vec![0, 1], vec![0, 1], vec![vec![0], vec![1]]));
         assert_eq!(both("receive = 'one'").2, vec![vec![0]; 4]);
         assert_eq!(both("receive = 'spread'").2, vec![vec![0, 1, 2, 3]; 4]);
     }

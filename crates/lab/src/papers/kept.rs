@@ -1,7 +1,7 @@
 //! Directories with journals: what they say of the rows, and how one gets there that is complete.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use super::catalogue::{self, Catalogue, fresh_directory};
 use super::measured::{Checked, Here, Measured, OfExperiment, Word};
 use crate::description::experiment::Experiment;
-use crate::description::finding::Finding;
+use crate::description::finding::{Finding, Is};
 use crate::judging::holding::Holding;
 use crate::record::journal::Journal;
 use crate::report::results::{EXPERIMENT, Held, JOURNAL, Results};
@@ -42,8 +42,8 @@ pub fn version(experiment: &Experiment) -> Result<String> {
 }
 
 /// What a directory with a compressed journal says of the rows. Findings are those of the experiment as it is
-/// `today`, as far as they are about what was measured then. `told` is the directory's name for readers,
-/// `date` when it was measured if the directory does not say so.
+/// `today`; of those that are not about what was measured then nothing can be told. `told` is the directory's
+/// name for readers, `date` when it was measured if the directory does not say so.
 ///
 /// # Errors
 /// The directory can't be read, or does not say when it was measured and nobody else does.
@@ -54,8 +54,8 @@ pub fn evaluate(
 ) -> Result<OfExperiment> {
     let experiment = Experiment::read(&directory.join(EXPERIMENT)).map_err(anyhow::Error::msg)?;
     let version = version(&experiment)?;
-    let fits = |finding: &&Finding| experiment.has(finding);
-    let findings = today.findings.iter().filter(fits).cloned().collect();
+    let (findings, others): (Vec<Finding>, Vec<Finding>) =
+        today.findings.iter().cloned().partition(|finding| experiment.has(finding));
     let experiment = Experiment { findings, ..experiment };
     let journal = Journal::read(&directory.join(COMPRESSED))?;
     let results = Results::from(experiment, &journal)?;
@@ -63,18 +63,18 @@ pub fn evaluate(
     let environment: Value = serde_json::from_str(&environment).unwrap_or_default();
     let date = environment[DATE].as_str().or(date);
     let date = date.with_context(|| format!("{}: when was it measured?", directory.display()))?.to_owned();
-    let machine = results.sessions.last().map(|session| session.machine.line());
+    let machine = results.machines().pop();
+    let margin = results.experiment.margin;
+    let why = || Holding::CannotTell("the experiment has changed since, and has to be run again".to_owned());
+    let others = others.into_iter().map(|finding| Held { finding, ratio: None, says: why() });
+    let others: Vec<Held> = others.collect();
     Ok(OfExperiment {
         experiment: name.to_owned(),
         directory: told.to_owned(),
         version,
         date,
         machine: machine.context("a journal without a session")?,
-        findings: results
-            .findings
-            .iter()
-            .filter_map(|held| checked(held, results.experiment.margin))
-            .collect(),
+        findings: results.findings.iter().chain(&others).filter_map(|held| checked(held, margin)).collect(),
     })
 }
 
@@ -97,6 +97,8 @@ fn checked(held: &Held, margin: f64) -> Option<Checked> {
         says: finding.says.clone(),
         expect: finding.expect.to_string(),
         size: finding.size.map(|size| [size.least, size.most]),
+        is_less: finding.expect.is == Is::Less,
+        within: finding.within,
         margin,
         ratio,
         word,
@@ -146,6 +148,11 @@ pub fn keep(results: &Path, to: &Path, date: &str) -> Result<()> {
     let mut environment: Value = serde_json::from_str(&fs::read_to_string(results.join(ENVIRONMENT))?)?;
     environment[DATE] = Value::from(date);
     let text = serde_json::to_string_pretty(&environment)? + "\n";
+    // An older journal does not belong to what is written here.
+    match fs::remove_file(to.join(COMPRESSED)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
     fs::copy(results.join(EXPERIMENT), to.join(EXPERIMENT))?;
     fs::write(to.join(ENVIRONMENT), text)?;
     let mut compressed = GzEncoder::new(Vec::new(), Compression::best());

@@ -51,6 +51,12 @@ pub struct Checked {
     pub expect: String,
     /// How many times as much one has as the other, in the paper, if it says so: from and to.
     pub size: Option<[f64; 2]>,
+    /// Whether less is what the paper says, where it is not more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_less: bool,
+    /// How far from equal is called equal, as a part of one, where two are said to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<f64>,
     /// What is called no difference, as a part of one.
     pub margin: f64,
     /// The same here.

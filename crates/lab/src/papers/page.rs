@@ -166,7 +166,7 @@ fn drawn(row: &Row, findings: &[&Checked]) -> String {
         Some(Size {
             name: format!("{} {}", finding.sign(), finding.expect),
             told: String::new(),
-            theirs: finding.size,
+            theirs: finding.range(),
             ours: Some((ours.median, interval)),
         })
     };

@@ -7,7 +7,8 @@ pub(super) fn picture(finding: &Checked, columns: usize) -> Option<[String; 2]> 
     let here = finding.ratio.as_ref()?;
     let [low, high] = here.interval.unwrap_or([here.median; 2]);
     let margin = [1.0 - finding.margin, 1.0 + finding.margin];
-    let ends = [low, high].into_iter().chain(margin).chain(finding.size.into_iter().flatten());
+    let theirs = finding.range();
+    let ends = [low, high].into_iter().chain(margin).chain(theirs.into_iter().flatten());
     let (least, most) = ends.fold((f64::MAX, f64::MIN), |(least, most), end| (least.min(end), most.max(end)));
     // Factors at equal distances, as those of ratios are.
     let (from, to) = ((least * 0.97).ln(), (most * 1.03).ln());
@@ -23,11 +24,11 @@ pub(super) fn picture(finding: &Checked, columns: usize) -> Option<[String; 2]> 
     draw(low, low, '[');
     draw(high, high, ']');
     draw(here.median, here.median, 'o');
-    if let Some([from, to]) = finding.size {
+    if let Some([from, to]) = theirs {
         draw(from, to, 'P');
     }
     let mut scale = vec![' '; columns];
-    let marks = [low, here.median, high, 1.0].into_iter().chain(finding.size.into_iter().flatten());
+    let marks = [low, here.median, high, 1.0].into_iter().chain(theirs.into_iter().flatten());
     let mut marks: Vec<(usize, String)> = marks.map(|value| (place(value), number(value))).collect();
     marks.sort();
     marks.dedup_by(|a, b| a.1 == b.1);
@@ -56,10 +57,37 @@ pub(super) fn size([from, to]: [f64; 2]) -> String {
     if (from - to).abs() < 5e-4 { number(from) } else { format!("{} to {}", number(from), number(to)) }
 }
 
+/// A part of one as percent, without digits that say nothing.
+fn number_of_percent(part: f64) -> f64 {
+    (part * 1e4).round() / 1e2
+}
+
 impl Checked {
+    /// Where the paper's size is: of equals the band in which they are called so.
+    pub(super) fn range(&self) -> Option<[f64; 2]> {
+        match self.within {
+            Some(within) => {
+                let [from, to] = self.size.unwrap_or([1.0; 2]);
+                Some([from / (1.0 + within), to * (1.0 + within)])
+            }
+            None => self.size,
+        }
+    }
+
     /// The paper's size in words.
     pub fn theirs(&self) -> String {
-        self.size.map_or_else(|| "more".to_owned(), size)
+        let by_sign = || match self.within {
+            Some(within) => format!("equal within {}%", number_of_percent(within)),
+            None if self.is_less => "less".to_owned(),
+            None => "more".to_owned(),
+        };
+        match (self.size, self.within) {
+            (Some(middle), Some(within)) => {
+                format!("{} within {}%", size(middle), number_of_percent(within))
+            }
+            (Some(own), None) => size(own),
+            (None, _) => by_sign(),
+        }
     }
 
     /// Ours: `1.13 (1.02 to 1.21)`.
@@ -82,6 +110,8 @@ mod tests {
             says: String::new(),
             expect: String::new(),
             size: Some([2.0, 2.2]),
+            is_less: false,
+            within: None,
             margin: 0.02,
             ratio: Some(Here { median: 1.2, interval: Some([1.1, 1.3]), rounds: 10 }),
             word: Word::OtherSize,
@@ -94,6 +124,10 @@ mod tests {
             (finding.theirs(), finding.ours()),
             ("2.00 to 2.20".to_owned(), "1.20 (1.10 to 1.30)".to_owned())
         );
-        assert_eq!(picture(&Checked { ratio: None, ..finding }, 61), None);
+        assert_eq!(picture(&Checked { ratio: None, ..finding.clone() }, 61), None);
+        let told = |size, within, is_less| Checked { size, is_less, within, ..finding.clone() }.theirs();
+        assert_eq!(told(None, Some(0.025), false), "equal within 2.5%");
+        assert_eq!(told(Some([0.95; 2]), Some(0.02), false), "0.95 within 2%");
+        assert_eq!((told(None, None, true), told(None, None, false)), ("less".to_owned(), "more".to_owned()));
     }
 }

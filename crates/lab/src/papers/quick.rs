@@ -12,6 +12,7 @@ use crate::description::expected::expected;
 use crate::description::experiment::{Experiment, PointSpec};
 use crate::description::finding::Finding;
 use crate::description::load::Load;
+use crate::description::setting::{Rules, Setting};
 use crate::judging::holding;
 use crate::measuring::means::Means;
 use crate::progress::Progress;
@@ -24,6 +25,9 @@ use crate::unique::unique;
 /// be repeated.
 const MOST: Duration = Duration::from_secs(140);
 
+/// How many times what a server can do is asked of it at most.
+const MOST_TIMES: f64 = 1.5;
+
 /// What is run in place of an experiment.
 #[derive(Debug)]
 pub struct Quick {
@@ -32,7 +36,7 @@ pub struct Quick {
     /// What it leaves out, a line each.
     pub left_out: Vec<String>,
     /// What is looked at.
-    findings: Vec<Finding>,
+    pub(super) findings: Vec<Finding>,
     /// The points of the findings, in the order of the experiment's.
     points: Vec<String>,
 }
@@ -41,21 +45,26 @@ impl Quick {
     /// Of a row of an experiment.
     ///
     /// # Errors
-    /// The experiment has no finding of that row.
+    /// The experiment has no finding of that row, or none that can be looked at here.
     pub fn of(experiment: &Experiment, id: &str) -> Result<Self, String> {
         let its = |finding: &&Finding| finding.id.as_deref() == Some(id);
-        let mut findings: Vec<Finding> = experiment.findings.iter().filter(its).cloned().collect();
-        if findings.is_empty() {
+        let all: Vec<Finding> = experiment.findings.iter().filter(its).cloned().collect();
+        if all.is_empty() {
             return Err(format!("no finding of the experiment {:?} has the id {id}", experiment.title));
         }
-        let all = findings.len();
+        let (same, mut findings): (Vec<Finding>, Vec<Finding>) =
+            all.iter().cloned().partition(|finding| is_same_here(experiment, finding));
+        if findings.is_empty() {
+            return Err(format!("{id}: what it compares is the same without root"));
+        }
         let mut rounds = 3;
         loop {
             let this = Self::with(experiment, &findings, rounds);
             let time = Experiment::parse(&this.text).map(|quick| expected(&quick))?;
             if time <= MOST || (rounds == 1 && findings.len() == 1) {
-                let left = all - findings.len();
-                let note = (left > 0).then(|| format!("{left} of {all} findings of the row"));
+                let left = all.len() - findings.len();
+                let why = if same.is_empty() { "" } else { ", of which some compare what is the same here" };
+                let note = (left > 0).then(|| format!("{left} of {} findings of the row{why}", all.len()));
                 let left_out = note.into_iter().chain(this.left_out).collect();
                 return Ok(Self { left_out, ..this });
             }
@@ -78,8 +87,6 @@ impl Quick {
         put("title", format!("{} (quick)", experiment.title).into());
         put("rounds", i64::from(rounds).into());
         put("again", false.into());
-        put("warm_up", "300 ms".into());
-        put("measured", "1 s".into());
         put("slices", 1.into());
         let written = |point: &&PointSpec| Value::Table(written(point, findings));
         put("points", points.iter().map(written).collect::<Vec<_>>().into());
@@ -99,16 +106,22 @@ impl Quick {
     }
 
     fn told(&self, mut results: Results) -> String {
-        // Points have other names in the file that was run.
-        for (found, name) in results.found.iter_mut().zip(&self.points) {
-            found.point.name.clone_from(name);
+        // Points have other names in the file that was run: those of before, and its loads.
+        for found in &mut results.found {
+            let is_its = |name: &&String| found.point.name.ends_with(&format!(", {name}"));
+            if let Some(name) = self.points.iter().find(is_its) {
+                found.point.name.clone_from(name);
+            }
         }
         let mut text = String::new();
         for finding in &self.findings {
             let relation = &finding.expect;
             let ratio = holding::ratio(relation, &results.found);
-            let ours = ratio.map_or("not measured".to_owned(), |ratio| picture::number(ratio.median));
-            let _ = writeln!(text, "{relation}\n  \"{}\"; here about {ours} times", finding.says);
+            let ours = match ratio {
+                Some(ratio) => format!("about {} times", picture::number(ratio.median)),
+                None => "not measured, as a server failed".to_owned(),
+            };
+            let _ = writeln!(text, "{relation}\n  \"{}\"; here {ours}", finding.says);
         }
         text
     }
@@ -122,37 +135,80 @@ fn written(point: &PointSpec, findings: &[Finding]) -> Table {
         at.flat_map(|term| &term.servers).any(|asked| asked == name)
     };
     let servers = point.servers.iter().filter(|server| is_asked(&server.name));
-    let setting = &point.setting;
-    let mut table = Table::new();
+    let mut table = asked(&point.setting);
     let mut put = |key: &str, value: Value| table.insert(key.to_owned(), value);
     put("name", point.name.clone().into());
-    put("workload", setting.workload.typed().into());
-    put("load", load(setting.load).to_string().into());
     put("servers", servers.map(Spec::typed).collect::<Vec<_>>().into());
+    table
+}
+
+/// What is left of a setting.
+fn asked(setting: &Setting) -> Table {
+    let Setting { workload, load, application, both_cpus, cpus, rules, clients, lengths, .. } = setting;
+    let mut table = Table::new();
+    let mut put = |key: &str, value: Value| table.insert(key.to_owned(), value);
+    put("workload", workload.typed().into());
+    put("load", here(*load).to_string().into());
     put("may_wait", 100.into());
-    if let Some(application) = &setting.application {
+    put("timeout", format!("{} ms", lengths.timeout.as_millis()).into());
+    // A search tries a dozen rates.
+    let (warm_up, measured) =
+        if matches!(load, Load::Most(_)) { ("100 ms", "300 ms") } else { ("300 ms", "1 s") };
+    put("warm_up", warm_up.into());
+    put("measured", measured.into());
+    if let Some(application) = application {
         put("application", application.to_string().into());
+    }
+    if *both_cpus {
+        put("both_cpus", true.into());
+    }
+    if let Some(cpus) = cpus {
+        put("cpus", i64::from(*cpus).into());
+    }
+    if *rules != Rules::default()
+        && let Ok(rules) = Value::try_from(rules)
+    {
+        put("rules", rules);
+    }
+    if !clients.is_empty() && here(*load).is_open() {
+        put("clients", clients.clone().into());
     }
     table
 }
 
-/// What more than a closed loop of clients takes is not for one CPU of clients.
-fn load(load: Load) -> Load {
-    if let Load::Sessions(_) | Load::Rate(_) = load { load } else { Load::Sessions(64) }
+/// A load that one CPU of clients can bring while the server has a whole one.
+fn here(load: Load) -> Load {
+    match load {
+        Load::Times(times) => Load::Times(times.min(MOST_TIMES)),
+        other => other,
+    }
+}
+
+/// Whether both sides of a finding are the same once all is left out that takes root.
+fn is_same_here(experiment: &Experiment, finding: &Finding) -> bool {
+    let [left, right] = finding.expect.terms().map(|term| {
+        let settings = term.points.iter().filter_map(|name| {
+            experiment.points.iter().find(|point| point.name == *name).map(|point| asked(&point.setting))
+        });
+        (&term.servers, settings.collect::<Vec<_>>())
+    });
+    left == right
 }
 
 fn left_out(experiment: &Experiment, points: &[&PointSpec], rounds: u32) -> Vec<String> {
-    let any = |is: &dyn Fn(&PointSpec) -> bool| points.iter().any(|point| is(point));
-    let loads = unique(points.iter().map(|point| point.setting.load).filter(|of| load(*of) != *of));
+    let any = |is: &dyn Fn(&Setting) -> bool| points.iter().any(|point| is(&point.setting));
+    let loads = unique(points.iter().map(|point| point.setting.load).filter(|of| here(*of) != *of));
     let loads: Vec<String> = loads.iter().map(ToString::to_string).collect();
+    let sysctls = experiment.sysctls.join(", ");
     let all = [
         Some("network namespaces: servers and clients are on the loopback interface".to_owned()),
-        any(&|point| point.setting.memory.is_some() || point.setting.disk.is_some())
+        (!sysctls.is_empty()).then(|| format!("settings of the network: {sysctls}")),
+        any(&|of| of.receive.is_chosen() || of.both_cpus)
+            .then(|| "which CPU receives: it is the sender's".to_owned()),
+        any(&|of| of.memory.is_some() || of.disk.is_some())
             .then(|| "bounds of the page cache and the disk: files come from memory".to_owned()),
-        any(&|point| point.setting.share.is_some())
-            .then(|| "shares of a CPU: servers have a whole one".to_owned()),
-        any(&|point| point.setting.both_cpus).then(|| "servers on the CPUs of the clients".to_owned()),
-        (!loads.is_empty()).then(|| format!("loads: 64 sessions at a time instead of {}", loads.join(", "))),
+        any(&|of| of.share.is_some()).then(|| "shares of a CPU: servers have a whole one".to_owned()),
+        (!loads.is_empty()).then(|| format!("loads: {MOST_TIMES}x instead of {}", loads.join(", "))),
         Some(format!("rounds: {rounds} instead of {}, so nothing is certain", experiment.rounds)),
     ];
     all.into_iter().flatten().collect()

@@ -9,7 +9,8 @@ use super::measured::{FILE, Measured};
 use super::quick::Quick;
 use super::verdict::{Says, Verdict, verdicts};
 use super::{document, page, show, text};
-use crate::description::experiment::Experiment;
+use crate::description::experiment::{Experiment, PointSpec};
+use crate::description::finding::Of;
 use crate::report::results::JOURNAL;
 
 fn root() -> PathBuf {
@@ -146,6 +147,15 @@ fn each_row_has_a_quick_form_that_takes_no_root_and_three_minutes() {
             let time = crate::description::expected::expected(&parsed).as_secs();
             assert!(time <= 140, "{}: {time} s", row.id);
             assert!(quick.left_out.iter().any(|line| line.starts_with("rounds: ")), "{:?}", quick.left_out);
+            for term in quick.findings.iter().flat_map(|finding| finding.expect.terms()) {
+                for name in &term.points {
+                    let is_its = |point: &&PointSpec| point.name.ends_with(&format!(", {name}"));
+                    let point = parsed.points.iter().find(is_its).unwrap_or_else(|| panic!("{name}"));
+                    let has = |name: &String| point.servers.iter().any(|server| server.name == *name);
+                    assert!(term.servers.iter().all(has), "{}: {name}", row.id);
+                    assert!(term.of != Of::Area || point.setting.load.is_open(), "{}: {name}", row.id);
+                }
+            }
         }
     }
 }

@@ -1,17 +1,24 @@
 //! Ctrl-C, and being told to end: long work stops at the next place that asks or waits, and takes away what
 //! it has set up.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on INT, TERM and HUP don't end this program: [`is_asked`] tells of them, and [`check`] fails.
+/// From now on INT, TERM and HUP don't end this program: [`is_asked`] tells of them, and [`check`] fails. It
+/// may be called again.
 pub fn catch() -> Result<()> {
-    ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed)).context("cannot catch signals")
+    static CAUGHT: OnceLock<Result<(), ctrlc::Error>> = OnceLock::new();
+    let catch = || ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed));
+    match CAUGHT.get_or_init(catch) {
+        Ok(()) => Ok(()),
+        Err(error) => bail!("cannot catch signals: {error}"),
+    }
 }
 
 /// Whether a signal has asked this program to end.

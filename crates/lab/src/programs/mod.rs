@@ -10,7 +10,7 @@ pub mod child;
 pub mod interrupt;
 pub mod janitor;
 pub mod launcher;
-pub mod others;
+pub(crate) mod others;
 pub(crate) mod ports;
 pub mod shell;
 pub mod spinner;

@@ -28,10 +28,12 @@ impl Testbed {
         Self { machine: Machine::this().describe(), programs: versions }
     }
 
-    /// One line for above a table.
-    pub fn line(&self) -> String {
+    /// One line for above a table. `set` is the congestion control that servers had, if it was another than
+    /// the machine's.
+    pub fn line(&self, set: Option<&str>) -> String {
         let Description { processor, cores, is_virtual, memory_mib, kernel, congestion_control, .. } =
             &self.machine;
+        let congestion_control = set.unwrap_or(congestion_control);
         format!(
             "{processor}, {cores} cores{}, {memory_mib} MiB, Linux {kernel}, congestion control \
              {congestion_control}; {}",
@@ -100,9 +102,10 @@ mod tests {
         });
         let testbed: Testbed = serde_json::from_value(written).unwrap();
         assert_eq!(
-            testbed.line(),
+            testbed.line(None),
             "Intel(R) Xeon(R) Processor, 2 cores (virtual machine), 24105 MiB, Linux 6.18.44, congestion \
              control bbr; nginx/1.22.1, sluice 0.1.0"
         );
+        assert!(testbed.line(Some("reno")).contains("congestion control reno;"));
     }
 }

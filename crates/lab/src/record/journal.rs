@@ -38,6 +38,9 @@ pub struct Session {
     pub command: String,
     /// Where it ran, and with what.
     pub machine: Testbed,
+    /// The part of the CPUs' time, in percent, that others had just before, where the machine was busy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy_percent: Option<u64>,
 }
 
 /// Which members differ.
@@ -293,7 +296,11 @@ mod tests {
     #[test]
     fn those_who_measured_are_known() {
         let mut journal = journal();
-        let session = |command: &str| Session { command: command.to_owned(), machine: Testbed::describe([]) };
+        let session = |command: &str| Session {
+            command: command.to_owned(),
+            machine: Testbed::describe([]),
+            busy_percent: None,
+        };
         for command in ["one", "one", "two"] {
             journal.begin_session(&session(command)).unwrap();
         }

@@ -157,8 +157,11 @@ impl<'a> Group<'a> {
         said.extend((!generator.is_sluicelab()).then(|| format!("generator: {generator}")));
         said.extend(clients.iter().cloned());
         said.extend(share.map(|share| format!("{share}% of a CPU for each server, {turn_us} us at a time")));
-        said.extend(both_cpus.then(|| "servers and clients on all CPUs".to_owned()));
-        said.extend(cpus.map(|cpus| format!("servers on {cpus} {}", if cpus == 1 { "CPU" } else { "CPUs" })));
+        let who = if *both_cpus { "servers and clients" } else { "servers" };
+        said.extend(match cpus {
+            Some(cpus) => Some(format!("{who} on {cpus} {}", if *cpus == 1 { "CPU" } else { "CPUs" })),
+            None => both_cpus.then(|| format!("{who} on all CPUs")),
+        });
         said.extend(match receive {
             Receive::Sender => Some("packets received on the sender's CPU".to_owned()),
             Receive::Receiver => None,

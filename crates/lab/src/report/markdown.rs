@@ -21,15 +21,13 @@ pub fn text(results: &Results) -> String {
         };
         table::markdown(&headings, results.found.iter().map(row))
     };
-    let mut machines: Vec<String> = results.sessions.iter().map(|session| session.machine.line()).collect();
-    machines.dedup();
     let quantities = unique(results.found.iter().filter_map(|found| Some(found.point.compare.first()?.name)));
     let mut text = format!(
         "{}: medians of {} rounds; times the first of the row, with the interval that holds the median with \
          95% certainty. {}\n\n{}",
         quantities.join(", "),
         results.experiment.rounds,
-        machines.join("; "),
+        results.machines().join("; "),
         rows(&told)
     );
     if !results.system_calls.is_empty() {

@@ -77,8 +77,6 @@ fn badge(held: &Held) -> (&'static str, &'static str) {
 }
 
 fn facts(results: &Results) -> Vec<(&'static str, String)> {
-    let mut machines: Vec<String> = results.sessions.iter().map(|session| session.machine.line()).collect();
-    machines.dedup();
     let list = |path: &str| {
         let of = results.settings.pointer(path).and_then(Value::as_array);
         let all = of.into_iter().flatten().map(ToString::to_string).collect::<Vec<_>>();
@@ -89,6 +87,7 @@ fn facts(results: &Results) -> Vec<(&'static str, String)> {
         Some("loopback") => "the loopback interface",
         other => other.unwrap_or("not known"),
     };
+    let machines = results.machines();
     let mut facts: Vec<_> = machines.into_iter().map(|machine| ("Machine", machine)).collect();
     facts.push(("CPUs", format!("servers {}; clients {}", list("/cpus/server"), list("/cpus/clients"))));
     facts.push(("Network", network.to_owned()));

@@ -131,6 +131,21 @@ impl Results {
         Self::from(experiment, &journal)
     }
 
+    /// The machines that measured, a line each.
+    pub(crate) fn machines(&self) -> Vec<String> {
+        let is_isolated = self.settings["network"] == "namespaces";
+        let set = self.experiment.congestion_control().filter(|_| is_isolated);
+        let line = |session: &Session| {
+            let busy = session
+                .busy_percent
+                .map(|percent| format!("; busy with other work for {percent}% of its time"));
+            session.machine.line(set) + &busy.unwrap_or_default()
+        };
+        let mut machines: Vec<String> = self.sessions.iter().map(line).collect();
+        machines.dedup();
+        machines
+    }
+
     /// Of a journal, for this experiment.
     pub(crate) fn from(experiment: Experiment, journal: &Journal) -> Result<Self> {
         let stages = Stages(&experiment);

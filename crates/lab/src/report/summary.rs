@@ -62,10 +62,8 @@ pub fn text(results: &Results) -> String {
         }
         figures(&mut text, &group);
     }
-    let mut machines: Vec<String> = results.sessions.iter().map(|session| session.machine.line()).collect();
-    machines.dedup();
     text.push('\n');
-    for machine in machines {
+    for machine in results.machines() {
         wrapped(&mut text, "", 0, &machine);
     }
     text

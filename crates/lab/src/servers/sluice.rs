@@ -1,5 +1,5 @@
-//! Ours: settings that begin with dashes are options, those with `pool.` keys of the application's pool, and
-//! the others lines of its TOML file.
+//! Ours: settings that begin with dashes are options, those with `pool.` keys of the application's pool, in
+//! which names in braces are filled in, and the others lines of its TOML file.
 
 use anyhow::Result;
 
@@ -26,7 +26,7 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
     }
     lines.extend(toml.into_iter().cloned());
     if let Some(application) = ground.application {
-        lines.push(pool(&application.gateway(ground)?, &of_pool));
+        lines.push(ground.fill(&pool(&application.gateway(ground)?, &of_pool)));
     }
     let config = write(ground, "sluice.toml", &(lines.join("\n") + "\n"))?;
     let executable = spec.program.as_deref().unwrap_or(sluice);

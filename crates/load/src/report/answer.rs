@@ -1,6 +1,6 @@
 //! How much a server bears: what a run in a closed loop answers, in words that can be used.
 
-use super::validity::more_of_a_generator;
+use super::validity::{MAY_WAIT, more_of_a_generator};
 use super::{Facts, reasons_against, short_of_cpu, without_success};
 use crate::measures::Measures;
 
@@ -16,7 +16,9 @@ pub(super) fn answer(measures: &Measures, facts: &Facts) -> Option<String> {
     }
     let per_s = format!("{:.0} replies/s", replies as f64 / facts.measured_s());
     let invalid = reasons_against(measures, facts);
-    if invalid.is_empty() {
+    let waited = measures.pressure.waited_part();
+    let was_kept_from_it = waited > MAY_WAIT;
+    if invalid.is_empty() && !was_kept_from_it {
         let connections = facts.connections.unwrap_or(0);
         return Some(format!(
             "the server gave {per_s} to {connections} connections that ask again when they are answered. If \
@@ -27,6 +29,14 @@ pub(super) fn answer(measures: &Measures, facts: &Facts) -> Option<String> {
     let short = short_of_cpu(measures, facts);
     if !invalid.iter().all(|reason| short.contains(reason)) {
         return None;
+    }
+    if was_kept_from_it {
+        return Some(format!(
+            "the server bears at least {per_s}. The generator could not ask for more, as others had its CPU \
+             for {:.0}% of the time. Stop other programs, and keep the server off that CPU (taskset -c). \
+             Whether the machine is quiet, sluicelab doctor says.",
+            waited * 100.0
+        ));
     }
     let more = more_of_a_generator(facts);
     let local = facts.targets.first().filter(|target| is_here(target));
@@ -55,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_full_generator_answers_with_a_lower_bound() {
-        let (measures, mut facts) = sample();
+        let (mut measures, mut facts) = sample();
         assert_eq!(answer(&measures, &facts), None, "sessions are no closed loop");
         (facts.model, facts.unit) = ("closed".into(), "connections".into());
         (facts.connections, facts.outcome.due_sessions) = (Some(64), None);
@@ -72,6 +82,18 @@ mod tests {
         ] {
             assert!(told.contains(words), "{words}: {told}");
         }
+        // Allowed or not, it is a lower bound.
+        let quiet = measures.pressure;
+        (measures.pressure.time, measures.pressure.waited) = (100, 27);
+        for may_wait in [0.05, 1.0] {
+            facts.may_wait = may_wait;
+            let told = answer(&measures, &facts).unwrap();
+            assert!(
+                told.contains("at least 9 replies/s. ") && told.contains("for 27% of the time"),
+                "{told}"
+            );
+        }
+        (measures.pressure, facts.may_wait) = (quiet, 0.05);
         facts.targets = vec!["http://192.0.2.1:80".into()];
         assert!(!answer(&measures, &facts).unwrap().contains("compare"));
         facts.outcome.stolen_s = 1.0;

@@ -105,7 +105,14 @@ impl FromStr for Threshold {
         let named = QUANTITIES.into_iter().find(|(known, _)| *known == name).map(|(_, quantity)| quantity);
         let quantity = named.or_else(|| percentile(name).map(Quantity::Percentile));
         let quantity = quantity.ok_or_else(|| no(format!("{name:?} is not known")))?;
-        let limit = quantity.limit(value).ok_or_else(|| no(format!("{value:?} is nothing for {name}")))?;
+        let nothing = || {
+            let is_time = matches!(quantity, Quantity::Mean | Quantity::Percentile(_));
+            let lacks_unit = is_time && value.parse::<f64>().is_ok_and(|value| value >= 0.0);
+            let hint =
+                if lacks_unit { format!(" without a unit (such as {value}ms)") } else { String::new() };
+            no(format!("{value:?} is nothing for {name}{hint}"))
+        };
+        let limit = quantity.limit(value).ok_or_else(nothing)?;
         let (limit, unit) = limit;
         Ok(Self { expression: text.trim().to_owned(), quantity, comparison, limit, unit })
     }
@@ -375,8 +382,8 @@ mod tests {
             ("p0 > 1ms", "\"p0\" is not known; allowed"),
             ("p1e1 > 1ms", "\"p1e1\" is not known; allowed"),
             ("p100.1 > 1ms", "\"p100.1\" is not known; allowed"),
-            ("p98 > 1", "\"1\" is nothing for p98; allowed"),
-            ("p99 > 50", "\"50\" is nothing for p99; allowed"),
+            ("p98 > 1", "\"1\" is nothing for p98 without a unit (such as 1ms); allowed"),
+            ("p99 > 50", "\"50\" is nothing for p99 without a unit (such as 50ms); allowed"),
             ("p99 > -5ms", "\"-5ms\" is nothing for p99"),
             ("p99 > NaNms", "\"NaNms\" is nothing for p99"),
             ("errors > 3", "\"3\" is nothing for errors"),

@@ -140,7 +140,6 @@ fn points_have_cpus_receivers_and_rules() {
     let once = serde_json::to_value(setting("receive = 'receiver'")).unwrap();
     assert!(once.get("receive").is_none());
     for (keys, expected) in [
-        ("cpus = 1\nboth_cpus = true", "cpus: with both_cpus servers are on all"),
         ("receive = 'sender'\nboth_cpus = true", "receive: with both_cpus each CPU receives for its own"),
         ("cpus = 2\nshare = 10", "cpus: 2, and a share is one of a single CPU"),
         ("rules = 'none'\ngenerator = 'wrk'", "generator: wrk can't have rules"),
@@ -227,6 +226,16 @@ fn a_finding_is_about_what_the_experiment_has() {
         let error = finding(expect).expect_err(expect);
         assert!(error.contains("findings[0]: expect: ") && error.contains(said), "{error}");
     }
+    // SMALL has the usual margin, which no difference of that size is beyond.
+    let small = format!(
+        "{SMALL}[[findings]]\npaper = 'p'\nsays = 's'\nexpect = 'nginx > four in replies/s at one-packet, \
+         2x'\nsize = 1.02\n"
+    );
+    assert!(
+        error(&small).contains("findings[0]: size: 1.02 is within the margin of 0.02"),
+        "{}",
+        error(&small)
+    );
 }
 
 #[test]

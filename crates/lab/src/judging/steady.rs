@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::description::lengths::Lengths;
 use crate::description::quantity::Quantity;
-use crate::judging::series::{Found, Series};
+use crate::judging::series::{Found, Series, Taken};
 use crate::record::outcome::Outcome;
 use crate::statistics::{Ratio, median, two_states};
 
@@ -67,6 +67,22 @@ pub fn jump(series: &Series, found: &Found, quantity: Quantity) -> Option<String
         "{} of {} jumps between two states at {}: {} in {} {what}, and {} in {}; a median hides that",
         quantity.name, series.server.name, found.point.name, lower.0, lower.1, upper.0, upper.1
     ))
+}
+
+/// Whether a server jumps by itself: its slices over those of the point's first server in the same rounds do
+/// so as well. Where all servers jump together, as on a machine that slows down, ratios don't.
+pub fn jumps_alone(series: &Series, found: &Found, quantity: Quantity) -> bool {
+    let Some(first) = found.series.first().filter(|first| first.server.name != series.server.name) else {
+        return false;
+    };
+    let Some(of) = quantity.of_slice() else { return true };
+    let slices = |taken: &Taken| taken.outcome.slices.iter().map(of).collect::<Vec<f64>>();
+    let both = series.rounds.iter().flatten().zip(first.rounds.iter().flatten());
+    let ratios: Vec<f64> = both
+        .flat_map(|(own, beside)| slices(own).into_iter().zip(slices(beside)))
+        .map(|(own, beside)| own / beside)
+        .collect();
+    ratios.is_empty() || two_states(&ratios).is_some()
 }
 
 impl Settling {
@@ -134,24 +150,40 @@ mod tests {
         assert_eq!(drift(&of(&[])), None);
     }
 
-    #[test]
-    fn figures_that_jump_between_two_states_are_told() {
+    /// Six rounds of four slices each, of which the second and the last cost so much.
+    fn jumping(name: &str, to: f64) -> Series {
+        let slice = |cpu_server_us_per_reply: f64| Slice { cpu_server_us_per_reply, replies_per_s: 1.0 };
+        let mut outcome = outcome(1.0);
+        outcome.slices = [27.0, to, 27.5, to].map(slice).into();
+        in_rounds(name, vec![Taken::of(vec![outcome]); 6])
+    }
+
+    fn found(series: Vec<Series>) -> Found {
         let text = "title = 't'\nservers = ['nginx']\n[[points]]\nworkload = 'single'\nload = '2x'";
         let point = Experiment::parse(text).unwrap().points.remove(0);
-        let found = Found { point, series: Vec::new(), missing: 0 };
-        let told = |jumping: f64| {
-            let slice = |cpu_server_us_per_reply: f64| Slice { cpu_server_us_per_reply, replies_per_s: 1.0 };
-            let mut outcome = outcome(1.0);
-            outcome.slices = [27.0, jumping, 27.5, jumping].map(slice).into();
-            let rounds = vec![Taken::of(vec![outcome]); 6];
-            jump(&in_rounds("one", rounds), &found, COST)
-        };
+        Found { point, series, missing: 0 }
+    }
+
+    #[test]
+    fn figures_that_jump_between_two_states_are_told() {
+        let told = |to: f64| jump(&jumping("one", to), &found(Vec::new()), COST);
         assert_eq!(
             told(37.0).unwrap(),
             "CPU us/reply of one jumps between two states at single, 2x: 27.25 in 12 slices, and 37.00 in \
              12; a median hides that"
         );
         assert_eq!(told(28.0), None);
+    }
+
+    #[test]
+    fn servers_that_jump_together_do_not_hide_what_one_is_to_the_other() {
+        let alone = |first: f64, one: f64| {
+            let found = found(vec![jumping("first", first), jumping("one", one)]);
+            [0, 1].map(|at| jumps_alone(&found.series[at], &found, COST))
+        };
+        assert_eq!(alone(37.0, 37.0), [false, false]);
+        assert_eq!(alone(28.0, 37.0), [false, true]);
+        assert_eq!(alone(37.0, 28.0), [false, true], "the first jumps, and so does their ratio");
     }
 
     #[test]

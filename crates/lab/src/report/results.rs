@@ -83,6 +83,16 @@ pub struct SystemCalls {
     pub per_reply: f64,
 }
 
+/// A server's figure jumps between two states at a point.
+struct Jump<'a> {
+    server: &'a str,
+    point: &'a str,
+    of: Quantity,
+    /// The first server does not jump with it, so that nothing can be told of the two.
+    is_alone: bool,
+    why: String,
+}
+
 /// One try of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial<'a> {
@@ -188,7 +198,14 @@ impl Results {
                 found.series.iter().flat_map(|series| found.point.compare.iter().map(move |of| (series, *of)))
             {
                 if let Some(why) = steady::jump(series, found, of) {
-                    jumps.push((series.server.name.clone(), found.point.name.clone(), of, why));
+                    let is_alone = steady::jumps_alone(series, found, of);
+                    jumps.push(Jump {
+                        server: &series.server.name,
+                        point: &found.point.name,
+                        of,
+                        is_alone,
+                        why,
+                    });
                 }
             }
         }
@@ -197,10 +214,10 @@ impl Results {
             let is_at = |at: &String| point == at || point.starts_with(&format!("{at}, judging against "));
             let of = unsettled.iter().find(|(name, at, _)| name == server && is_at(at));
             let two_states = || {
-                let is_its = |(name, at, of, _): &&(String, String, Quantity, String)| {
-                    name == server && at == point && *of == quantity
+                let is_its = |jump: &&Jump<'_>| {
+                    jump.is_alone && jump.server == server && jump.point == point && jump.of == quantity
                 };
-                jumps.iter().find(is_its).map(|(.., why)| format!("two states: {why}"))
+                jumps.iter().find(is_its).map(|jump| format!("two states: {}", jump.why))
             };
             of.map(|(_, _, why)| why.clone()).or_else(two_states)
         };
@@ -208,7 +225,7 @@ impl Results {
             holding::judge(&found, &judged, &experiment.findings, experiment.margin, &doubts);
         let held = |(finding, (ratio, says)): (&Finding, _)| Held { finding: finding.clone(), ratio, says };
         let findings = experiment.findings.iter().zip(holdings).map(held).collect();
-        let jumps = jumps.into_iter().map(|(.., why)| why);
+        let jumps = jumps.into_iter().map(|jump| jump.why);
         let unsteady = unsettled.into_iter().map(|(_, _, why)| why).chain(jumps);
         let mut unsteady: Vec<String> = unsteady.collect();
         unsteady.sort();

@@ -132,7 +132,13 @@ impl Journal {
     /// Writes down who goes on, unless that is who was there last.
     pub fn begin_session(&mut self, session: &Session) -> Result<()> {
         let before = self.sessions()?;
-        if before.last() == Some(session) { Ok(()) } else { self.put(&session_key(before.len()), session) }
+        // How busy the machine was is another thing each time.
+        let is_same = |last: &Session| last.command == session.command && last.machine == session.machine;
+        if before.last().is_some_and(is_same) {
+            Ok(())
+        } else {
+            self.put(&session_key(before.len()), session)
+        }
     }
 
     /// Who measured, in order.

@@ -24,8 +24,9 @@ const FILES: usize = 40;
 
 fn start(variant: &Variant) -> Server {
     let files = (0..FILES).map(|n| (format!("{n}.bin"), vec![b'x'; 2000 + 10 * n]));
-    let setup = files.fold(Setup::new(variant), |setup, (name, content)| setup.file(&name, content));
-    setup.start()
+    // Thousands of connections take more than the usual minute to come, on a busy machine.
+    let setup = Setup::new(variant).config("[timeouts]\nidle = \"10 min\"");
+    files.fold(setup, |setup, (name, content)| setup.file(&name, content)).start()
 }
 
 /// Waits until no other server shares the pages of the program's file.

@@ -298,8 +298,7 @@ fn build(path: &Path) -> Result<String> {
     Ok(hex(&Sha256::digest(bytes))[..16].to_owned())
 }
 
-/// What can't be had without root is refused before anything is measured.
-/// Whether anybody can run it.
+/// Refuses an experiment that takes root, before anything is measured.
 pub(crate) fn needs_no_namespaces(experiment: &Experiment) -> Result<()> {
     for point in &experiment.points {
         let Setting { memory, share, receive, .. } = &point.setting;

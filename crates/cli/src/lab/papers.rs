@@ -215,7 +215,7 @@ impl Run {
         Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Measures an experiment and keeps it, unless it is kept.
+    /// Measures an experiment and keeps the results, unless there are some.
     fn measure(&self, catalogue: &Catalogue, name: &str, id: &str) -> Result<()> {
         let text = catalogue::experiment(name).with_context(|| format!("no experiment is called {name}"))?;
         let experiment = Experiment::parse(text).map_err(Refused::because)?;

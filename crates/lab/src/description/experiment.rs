@@ -285,7 +285,7 @@ impl Experiment {
         self.sysctls.iter().any(|own| !USUAL_SYSCTLS.contains(&own.as_str()))
     }
 
-    /// The congestion control that it sets for servers, in place of the machine's.
+    /// The congestion control that it sets for servers; `None`: they have the machine's.
     pub(crate) fn congestion_control(&self) -> Option<&str> {
         self.sysctls.iter().find_map(|own| own.strip_prefix("net.ipv4.tcp_congestion_control="))
     }

@@ -77,8 +77,9 @@ pub fn jumps_alone(series: &Series, found: &Found, quantity: Quantity) -> bool {
     };
     let Some(of) = quantity.of_slice() else { return true };
     let slices = |taken: &Taken| taken.outcome.slices.iter().map(of).collect::<Vec<f64>>();
-    let both = series.rounds.iter().flatten().zip(first.rounds.iter().flatten());
+    let both = series.rounds.iter().zip(&first.rounds);
     let ratios: Vec<f64> = both
+        .filter_map(|(own, beside)| own.as_ref().zip(beside.as_ref()))
         .flat_map(|(own, beside)| slices(own).into_iter().zip(slices(beside)))
         .map(|(own, beside)| own / beside)
         .collect();

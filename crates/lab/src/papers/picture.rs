@@ -58,7 +58,7 @@ pub(super) fn size([from, to]: [f64; 2]) -> String {
 }
 
 /// A part of one as percent, without digits that say nothing.
-fn number_of_percent(part: f64) -> f64 {
+fn percent(part: f64) -> f64 {
     (part * 1e4).round() / 1e2
 }
 
@@ -77,13 +77,13 @@ impl Checked {
     /// The paper's size in words.
     pub fn theirs(&self) -> String {
         let by_sign = || match self.within {
-            Some(within) => format!("equal within {}%", number_of_percent(within)),
+            Some(within) => format!("equal within {}%", percent(within)),
             None if self.is_less => "less".to_owned(),
             None => "more".to_owned(),
         };
         match (self.size, self.within) {
             (Some(middle), Some(within)) => {
-                format!("{} within {}%", size(middle), number_of_percent(within))
+                format!("{} within {}%", size(middle), percent(within))
             }
             (Some(own), None) => size(own),
             (None, _) => by_sign(),

@@ -184,7 +184,7 @@ fn here(load: Load) -> Load {
     }
 }
 
-/// Whether both sides of a finding are the same once all is left out that takes root.
+/// Whether both sides of a finding are the same without what only root may set.
 fn is_same_here(experiment: &Experiment, finding: &Finding) -> bool {
     let [left, right] = finding.expect.terms().map(|term| {
         let settings = term.points.iter().filter_map(|name| {

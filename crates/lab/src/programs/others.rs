@@ -7,7 +7,7 @@ use machine::Machine;
 
 /// How long the machine is watched.
 const WATCHED: Duration = Duration::from_secs(1);
-/// From which part of its CPUs' time on others are told of: that is more than a kernel and its daemons take.
+/// A machine is busy from this part of its CPUs' time on: that is more than a kernel and its daemons take.
 const BUSY_PERCENT: u64 = 10;
 
 /// Watches the machine for a second, before anything is started. Gives the part of the CPUs' time that others
@@ -24,7 +24,7 @@ fn busy_percent(busy: u64, all: u64) -> Option<u64> {
     (percent >= BUSY_PERCENT).then_some(percent)
 }
 
-/// What is told of it.
+/// What the user is told of a busy machine.
 pub(crate) fn told(percent: u64) -> String {
     format!(
         "this machine's CPUs are busy already ({percent}% of the second before anything was started): stop \

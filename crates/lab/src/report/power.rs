@@ -27,8 +27,13 @@ fn kept() -> Vec<Found> {
     let unpacked = Command::new("gzip").arg("-dc").arg(kept.join("journal.jsonl.gz")).output().unwrap();
     assert!(unpacked.status.success(), "{unpacked:?}");
     fs::write(directory.path().join(JOURNAL), unpacked.stdout).unwrap();
-    let results = Results::of(directory.path()).unwrap();
+    let mut results = Results::of(directory.path()).unwrap();
     assert_eq!(results.missing, 0);
+    // No verdict rests on slices. The bootstrap does, which would take most of the time.
+    let series = results.found.iter_mut().flat_map(|found| &mut found.series);
+    series
+        .flat_map(|series| series.rounds.iter_mut().flatten())
+        .for_each(|taken| taken.outcome.slices.clear());
     results.found
 }
 

@@ -235,6 +235,10 @@ fn architectures() -> anyhow::Result<()> {
         if !design.options.is_empty() {
             print(&format!("{:15} options: {}\n", "", design.options.concat().join(", ")))?;
         }
+        for line in design.schematic.lines() {
+            print(&format!("    {line}\n"))?;
+        }
+        print("\n")?;
     }
     for line in server::shortfalls::of_kernel() {
         print(&format!("{line}\n"))?;

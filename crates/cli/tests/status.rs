@@ -242,7 +242,7 @@ fn other_pages(variant: &Variant) {
     assert_eq!(server.status_page("/../../etc/passwd").0, 404);
     for query in ["/metrics?worker", "/?format=xml", "/json?pretty"] {
         let (code, text) = server.status_page(query);
-        assert!(code == 400 && text.contains("a query may be format=text, "), "{query}: {code} {text}");
+        assert!(code == 400 && text.contains("a query may be format=html, "), "{query}: {code} {text}");
     }
     assert_eq!(server.status_page("/health?from=probe").0, 200);
     // The public side knows nothing of it.

@@ -1,7 +1,7 @@
 //! The application's end of a connection from a web server.
 //!
-//! One request at a time, as every known web server asks: who begins another meanwhile is told that this is
-//! not possible. Answers are written with the functions of [`record`].
+//! It handles one request at a time, which is all that any known web server uses. If a web server begins
+//! another meanwhile, the application refuses it. The functions of [`record`] write the answers.
 
 use std::ops::Range;
 
@@ -15,13 +15,13 @@ use crate::{Error, Role};
 pub struct Application {
     reader: Reader,
     request: Option<Begun>,
-    /// The parameters of the request, as far as they have come.
+    /// The parameters of the request that have been received so far.
     params: Vec<u8>,
     has_params: bool,
     most_params: usize,
     /// The names that a management record asks for.
     asked: Vec<u8>,
-    /// The terms on which a client is lent.
+    /// The terms on which a client's descriptor is passed.
     lent: Vec<u8>,
     content: Content,
 }
@@ -29,18 +29,18 @@ pub struct Application {
 /// What a request begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begun {
-    /// The number that everything about it bears.
+    /// The request id in all records of this request.
     pub request: u16,
-    /// What the application is to be.
+    /// The role of the application.
     pub role: Role,
     /// Whether the web server wants to use the connection again.
     pub keeps: bool,
 }
 
-/// What the content of the record under way is.
+/// The content of the current record.
 #[derive(Debug, Default)]
 enum Content {
-    /// Nothing that anybody wants.
+    /// Content to be skipped.
     #[default]
     Other,
     Begin(u16, Fixed<8>),
@@ -58,15 +58,15 @@ enum Content {
     Unknown(u8),
 }
 
-/// What a web server asks, a step at a time.
+/// The next event from a web server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Nothing more can be made of the input, all of which is used up.
+    /// All of the input is consumed, and more is needed.
     NeedInput,
     /// A request begins.
     Begin(Begun),
-    /// A request begins in a role that there is none of, or while another is under way: to be ended at once
-    /// with this status, and the number after it.
+    /// A request begins in an unknown role, or while another is in progress. The caller must end it at once
+    /// with this status and request id.
     Refuse(record::ProtocolStatus, u16),
     /// The [parameters](Application::params) are complete.
     Params,
@@ -78,25 +78,26 @@ pub enum Asked {
     Data(Range<usize>),
     /// That stream is complete.
     EndOfData,
-    /// The request is to be given up. It still is to be ended.
+    /// The web server gives up the request. The caller must still end it.
     Abort,
-    /// Values are asked for (section 4.1), of [these names](Application::asked).
+    /// The web server asks for values (section 4.1) with [these names](Application::asked).
     Values,
-    /// The client is lent, on [these terms](Application::lent). Its socket has come by now.
+    /// The web server passes the client, on [these terms](Application::lent). Its socket has been received by
+    /// now.
     Lend,
-    /// The memory is shared whose file has come by now. It is another than that before, if there was one.
+    /// The web server shares memory, whose file has been received by now. It replaces an earlier area.
     Area(Area),
-    /// The chunk of shared memory of that number is the application's again.
+    /// The chunk of shared memory with that number belongs to the application again.
     Free(u16),
-    /// A management record that is not known: to be answered with [`record::unknown_type`].
+    /// An unknown management record. Answer it with [`record::unknown_type`].
     Unknown(u8),
 }
 
-/// Most bytes of a question for values: names of three are known, of 14 bytes each at most.
+/// Most bytes of a query for values: four are known, with names of at most 17 bytes each.
 const MOST_VALUES: u16 = 1024;
 
 impl Application {
-    /// A connection whose requests may have so many bytes of parameters.
+    /// Creates a connection whose requests may have at most that many bytes of parameters.
     pub fn new(most_params: usize) -> Self {
         let (reader, content) = (Reader::default(), Content::Other);
         let (params, asked, lent) = (Vec::new(), Vec::new(), Vec::new());
@@ -113,21 +114,21 @@ impl Application {
         Pairs::of(&self.params)
     }
 
-    /// The names of values that are asked for, each with an empty value.
+    /// The names of the requested values, each with an empty value.
     pub fn asked(&self) -> Pairs<'_> {
         Pairs::of(&self.asked)
     }
 
-    /// The terms on which the client of the request under way is lent, if it is.
+    /// The terms on which the client of the current request is passed, if it is passed.
     pub fn lent(&self) -> Option<Lent<'_>> {
         Lent::read(&self.lent)
     }
 
-    /// The request under way has been answered and ended.
+    /// Tells the state machine that the current request has been answered and ended.
     pub fn end(&mut self) {
         self.request = None;
         self.forget_params();
-        // What is still to come of the record under way is nobody's.
+        // The rest of the current record is skipped.
         self.content = Content::Other;
     }
 
@@ -137,12 +138,12 @@ impl Application {
         self.has_params = false;
     }
 
-    /// Takes what the web server sent, and says how much of it is used up and what it means. Call again with
-    /// the rest until it is [`Asked::NeedInput`].
+    /// Interprets bytes from the web server. Returns how many are consumed, and the next event. Call again
+    /// with the rest until that is [`Asked::NeedInput`].
     ///
     /// # Errors
     ///
-    /// The web server breaks the protocol; the connection is to be closed.
+    /// The web server breaks the protocol. Close the connection.
     pub fn receive(&mut self, input: &[u8]) -> Result<(usize, Asked), Error> {
         let mut used = 0;
         loop {
@@ -172,7 +173,7 @@ impl Application {
         }
     }
 
-    /// What a record's content will be.
+    /// Determines from its header what a record contains.
     fn begin_record(&mut self, header: Header) -> Result<Content, Error> {
         let Header { kind, request, length, .. } = header;
         let known = Kind::from_number(kind);
@@ -193,10 +194,10 @@ impl Application {
         }
         let is_ours = self.request.is_some_and(|begun| begun.request == request);
         Ok(match known {
-            // Something about a request that is over, or was never begun: section 3.3 has it ignored.
+            // A record of a request that has ended or never began. Section 3.3 requires that it is ignored.
             Some(Kind::AbortRequest | Kind::Params | Kind::Stdin | Kind::Data) if !is_ours => Content::Other,
             Some(Kind::AbortRequest) => Content::Abort,
-            // Whose client it is nobody knows.
+            // The client cannot be matched to a request.
             Some(Kind::Lend) if !is_ours || self.has_params || self.lent().is_some() => {
                 return Err(Error::Misplaced(kind));
             }
@@ -215,7 +216,7 @@ impl Application {
         })
     }
 
-    /// What a record has come to that is complete.
+    /// The event of a complete record, if there is one.
     fn end_record(&mut self) -> Result<Option<Asked>, Error> {
         Ok(match std::mem::take(&mut self.content) {
             Content::Other | Content::Params | Content::Stdin | Content::Data => None,
@@ -255,8 +256,8 @@ impl Application {
     }
 }
 
-/// Appends the answer to a question for values (section 4.1): those that are known, multiplexing denied.
-/// `connections` and `requests` are what the application can have at a time, `transports` which it knows.
+/// Appends the answer to a query for values (section 4.1): the known ones, without multiplexing.
+/// `connections` and `requests` are the application's maximum at a time, `transports` those that it supports.
 pub fn values(
     out: &mut Vec<u8>,
     asked: Pairs<'_>,

@@ -1,15 +1,15 @@
-//! What makes a FastCGI connection useless.
+//! Errors that make a FastCGI connection unusable.
 
 use thiserror::Error;
 
-/// A breach of the protocol. Where the next record begins, or whose it is, is not known any more: the
-/// connection is to be closed.
+/// A breach of the protocol. The receiver no longer knows where the next record begins or to which request it
+/// belongs, so it must close the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Error {
-    /// The first byte of a record is not the version's, 1.
+    /// The first byte of a record is not the version, 1.
     #[error("record of FastCGI version {0}, where only 1 is known")]
     Version(u8),
-    /// A record of a fixed size has another (section 5).
+    /// A record of a fixed size has a different size (section 5).
     #[error("record of type {kind} with {length} bytes")]
     Length {
         /// The record's type.
@@ -17,16 +17,16 @@ pub enum Error {
         /// The length of its content in bytes.
         length: u16,
     },
-    /// A record that only the other end may send, or none at all while no request is under way.
+    /// A record that only the other end may send, or that is not allowed while no request is in progress.
     #[error("record of type {0} where it has no place")]
     Misplaced(u8),
-    /// The application refuses the request: section 5.5's statuses but for the first.
+    /// The application refuses the request: any status of section 5.5 except the first.
     #[error("the application refuses the request with protocol status {0}")]
     Refused(u8),
-    /// Parameters are more than the limit, or a pair of them ends behind its stream.
+    /// The parameters exceed the limit, or a pair extends beyond the end of its stream.
     #[error("malformed or too many parameters")]
     Params,
-    /// A management record says more than any does.
+    /// A management record is longer than any valid one.
     #[error("management record of {0} bytes")]
     Management(u16),
 }

@@ -1,14 +1,16 @@
-//! Sans-IO FastCGI 1.0 (the specification of 29 April 1996), for both ends.
+//! A sans-IO implementation of FastCGI 1.0 (the specification of 29 April 1996), for web servers and
+//! applications.
 //!
-//! Nothing here owns a socket, spawns a process or keeps a pool: bytes come in as arguments, what they mean
-//! goes out as values, and what is to be sent is appended to a buffer of the caller's.
+//! Nothing here owns a socket, spawns a process or keeps a pool. Received bytes are arguments, and their
+//! meaning is returned as values. Bytes to be sent are appended to the caller's buffer.
 //!
-//! A web server encodes a request's [`Params`], and hands what the application answers to a [`WebServer`],
-//! which tells its output ([`Output`]) piece by piece: ranges of the input, so that nothing is copied. The
-//! beginning of that output is a CGI response, whose head [`response::parse`] reads. An application hands
-//! what it is asked to an [`Application`], and writes records with [`record`]'s functions. Where both know
-//! more than FastCGI does, a reply can take another way than through the connection: see [`transport`]; or it
-//! names files for the web server to send: see [`zero_copy`].
+//! A web server encodes a request's [`Params`], and passes the application's answer to a [`WebServer`]. That
+//! returns the output ([`Output`]) piece by piece, as ranges of the input, so that nothing is copied. The
+//! output begins with the head of a CGI response, which [`response::parse`] reads. An application passes the
+//! bytes that it receives to an [`Application`], and writes records with the functions of [`record`].
+//!
+//! If both ends support more than FastCGI, a reply need not go through the connection: see [`transport`]. A
+//! reply can also name files for the web server to send: see [`zero_copy`].
 
 mod application;
 mod error;

@@ -1,19 +1,19 @@
-//! Parameters: names and values, each with its length before it (FastCGI 1.0, section 3.4).
+//! Encodes and decodes parameters: names and values, each preceded by its length (FastCGI 1.0, section 3.4).
 
 use thiserror::Error;
 
 use crate::record::{self, HEADER_LENGTH, Kind, MOST_CONTENT};
 
-/// Writes the stream of a request's parameters, in one pass and into records as they fill up.
+/// Writes the stream of a request's parameters in one pass, and starts a new record when one is full.
 ///
-/// It has to be [finished](Params::finish), or the stream is none. No pair is divided between records. The
+/// Call [finish](Params::finish), or the stream is invalid. No pair is divided between records. The
 /// specification would allow that, but PHP reads each record for itself.
 #[derive(Debug)]
 #[must_use = "the stream is ended by finish()"]
 pub struct Params<'a> {
     out: &'a mut Vec<u8>,
     request: u16,
-    /// Where the record under way begins.
+    /// The start of the current record.
     record: usize,
 }
 
@@ -23,7 +23,7 @@ pub struct Params<'a> {
 pub struct TooLong;
 
 impl<'a> Params<'a> {
-    /// Begins the stream of a request, behind what `out` holds.
+    /// Begins the stream of a request, after the contents of `out`.
     pub fn new(out: &'a mut Vec<u8>, request: u16) -> Self {
         let record = out.len();
         out.extend_from_slice(&[0; HEADER_LENGTH]);
@@ -42,7 +42,7 @@ impl<'a> Params<'a> {
         Ok(())
     }
 
-    /// Adds a pair whose value is the parts one after the other.
+    /// Adds a pair whose value is the concatenated parts.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ impl<'a> Params<'a> {
         record::end_of_stream(self.out, Kind::Params, self.request);
     }
 
-    /// Makes room for a pair in the record under way, or in one of its own, and writes its lengths.
+    /// Makes room for a pair in the current record, or in a new one, and writes its lengths.
     fn begin_pair(&mut self, name: usize, value: usize) -> Result<(), TooLong> {
         let length = width(name) + width(value) + name + value;
         if length > MOST_CONTENT {
@@ -99,7 +99,7 @@ impl<'a> Params<'a> {
         Ok(())
     }
 
-    /// Writes the header of the record under way, which goes away if it is empty.
+    /// Writes the header of the current record, or removes the record if it is empty.
     fn end_record(&mut self) {
         let content = self.out.len() - self.record - HEADER_LENGTH;
         if content == 0 {
@@ -111,24 +111,24 @@ impl<'a> Params<'a> {
     }
 }
 
-/// The bit that says that a length takes four bytes.
+/// The bit that marks a length of four bytes.
 const LONG: u32 = 1 << 31;
 
-/// Bytes that a length takes.
+/// Bytes that encode a length.
 fn width(length: usize) -> usize {
     if length < 128 { 1 } else { 4 }
 }
 
-/// The pairs in bytes that hold nothing else, in order.
+/// An iterator over encoded pairs, in order.
 #[derive(Clone, Debug)]
 pub struct Pairs<'a>(&'a [u8]);
 
-/// Bytes that are no pair: one ends behind them.
+/// Bytes that are not pairs: the last pair is cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
 impl<'a> Pairs<'a> {
-    /// Those in the content of a whole stream, or of one management record.
+    /// The pairs in the content of a whole stream, or of one management record.
     pub fn of(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }

@@ -1,4 +1,4 @@
-//! Records: eight bytes of header, content, padding (FastCGI 1.0, section 3.3).
+//! Encodes and decodes records: a header of eight bytes, content, and padding (FastCGI 1.0, section 3.3).
 
 use std::ops::Range;
 
@@ -8,20 +8,20 @@ use crate::Error;
 pub const HEADER_LENGTH: usize = 8;
 /// Most bytes of a record's content.
 pub const MOST_CONTENT: usize = 0xffff;
-/// The request id of management records, which are about no request.
+/// The request id of management records, which belong to no request.
 pub const NO_REQUEST: u16 = 0;
 
 const VERSION: u8 = 1;
 /// The flag of a request after which the connection is kept (section 5.1).
 const KEEP_CONNECTION: u8 = 1;
 
-/// The types of records (section 8), and those of ours.
+/// The types of records (section 8), and our own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
     /// A request begins. From the web server.
     BeginRequest = 1,
-    /// A request is to be given up. From the web server.
+    /// Gives up a request. From the web server.
     AbortRequest = 2,
     /// A request is over. From the application.
     EndRequest = 3,
@@ -31,19 +31,19 @@ pub enum Kind {
     Stdin = 5,
     /// A part of the reply. From the application.
     Stdout = 6,
-    /// A part of what the error log is told. From the application.
+    /// A part of the text for the error log. From the application.
     Stderr = 7,
     /// A part of a filter's second stream. From the web server.
     Data = 8,
-    /// Questions about the application. From the web server.
+    /// A query for values of the application. From the web server.
     GetValues = 9,
-    /// Their answers. From the application.
+    /// The answer to the query. From the application.
     GetValuesResult = 10,
     /// The type of a management record was not understood. From the application.
     UnknownType = 11,
-    /// A client is lent ([`transport`](crate::transport)). From the web server.
+    /// A client's descriptor is passed ([`transport`](crate::transport)). From the web server.
     Lend = 128,
-    /// A client is given back. From the application.
+    /// A client is returned. From the application.
     Return = 129,
     /// Memory is shared. From the web server.
     Area = 130,
@@ -51,12 +51,12 @@ pub enum Kind {
     Filled = 131,
     /// A chunk of shared memory is free again. From the web server.
     Free = 132,
-    /// The next request is waited for. From the application.
+    /// The application waits for the next request. From the application.
     Waits = 133,
 }
 
 impl Kind {
-    /// The type of that number, if there is one.
+    /// The type with that number, if there is one.
     pub fn from_number(number: u8) -> Option<Self> {
         Some(match number {
             1 => Self::BeginRequest,
@@ -81,13 +81,13 @@ impl Kind {
     }
 }
 
-/// What an application is asked to be (section 6).
+/// The role of an application (section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Role {
     /// It answers requests, as CGI programs do.
     Responder = 1,
-    /// It says whether a request is allowed.
+    /// It decides whether a request is allowed.
     Authorizer = 2,
     /// It changes a file on its way to the client.
     Filter = 3,
@@ -99,9 +99,9 @@ pub enum Role {
 pub enum ProtocolStatus {
     /// It was served.
     RequestComplete = 0,
-    /// The connection has another request under way, and the application can't do two.
+    /// The connection has another request in progress, and the application cannot handle two.
     CantMultiplex = 1,
-    /// The application has run out of something.
+    /// The application has run out of a resource.
     Overloaded = 2,
     /// The application does not know the role.
     UnknownRole = 3,
@@ -112,16 +112,16 @@ pub enum ProtocolStatus {
 pub struct Header {
     /// Its type, a [`Kind`]'s number or another.
     pub kind: u8,
-    /// The request that it is about.
+    /// The id of its request.
     pub request: u16,
     /// Bytes of content.
     pub length: u16,
-    /// Bytes of padding behind it.
+    /// Bytes of padding after the content.
     pub padding: u8,
 }
 
 impl Header {
-    /// As it is sent.
+    /// The header in wire format.
     pub fn encode(self) -> [u8; HEADER_LENGTH] {
         let [request, length] = [self.request, self.length].map(u16::to_be_bytes);
         [VERSION, self.kind, request[0], request[1], length[0], length[1], self.padding, 0]
@@ -143,8 +143,8 @@ pub fn header(kind: Kind, request: u16, length: usize) -> [u8; HEADER_LENGTH] {
     Header { kind: kind as u8, request, length: length as u16, padding: 0 }.encode()
 }
 
-/// Appends a part of a stream, as many records as it takes; nothing for no bytes, since an empty record ends
-/// the stream.
+/// Appends a part of a stream, in as many records as needed. For empty content it appends nothing, because an
+/// empty record ends the stream.
 pub fn stream(out: &mut Vec<u8>, kind: Kind, request: u16, content: &[u8]) {
     for part in content.chunks(MOST_CONTENT) {
         out.extend_from_slice(&header(kind, request, part.len()));
@@ -157,38 +157,38 @@ pub fn end_of_stream(out: &mut Vec<u8>, kind: Kind, request: u16) {
     out.extend_from_slice(&header(kind, request, 0));
 }
 
-/// Appends the beginning of a request (section 5.1), after which the connection is kept, or the application
-/// closes it.
+/// Appends the beginning of a request (section 5.1). With `keeps` the connection is kept after the request;
+/// otherwise the application closes it.
 pub fn begin_request(out: &mut Vec<u8>, request: u16, role: Role, keeps: bool) {
     let [high, low] = (role as u16).to_be_bytes();
     out.extend_from_slice(&header(Kind::BeginRequest, request, 8));
     out.extend_from_slice(&[high, low, if keeps { KEEP_CONNECTION } else { 0 }, 0, 0, 0, 0, 0]);
 }
 
-/// Appends the wish that a request be given up (section 5.4).
+/// Appends the record that gives up a request (section 5.4).
 pub fn abort_request(out: &mut Vec<u8>, request: u16) {
     out.extend_from_slice(&header(Kind::AbortRequest, request, 0));
 }
 
-/// Appends the end of a request (section 5.5). `exit` is what a CGI program would have exited with.
+/// Appends the end of a request (section 5.5). `exit` is the exit status of a CGI program.
 pub fn end_request(out: &mut Vec<u8>, request: u16, exit: u32, status: ProtocolStatus) {
     let [a, b, c, d] = exit.to_be_bytes();
     out.extend_from_slice(&header(Kind::EndRequest, request, 8));
     out.extend_from_slice(&[a, b, c, d, status as u8, 0, 0, 0]);
 }
 
-/// Appends the answer to a management record of a type that is not known (section 4.2).
+/// Appends the answer to a management record of an unknown type (section 4.2).
 pub fn unknown_type(out: &mut Vec<u8>, kind: u8) {
     out.extend_from_slice(&header(Kind::UnknownType, NO_REQUEST, 8));
     out.extend_from_slice(&[kind, 0, 0, 0, 0, 0, 0, 0]);
 }
 
-/// What the body of `BEGIN_REQUEST` says: the role's number, and whether the connection is to be kept.
+/// Reads the body of `BEGIN_REQUEST`: the role's number, and whether to keep the connection.
 pub(crate) fn read_begin(body: [u8; 8]) -> (u16, bool) {
     (u16::from_be_bytes([body[0], body[1]]), body[2] & KEEP_CONNECTION != 0)
 }
 
-/// What the body of `END_REQUEST` says: exit status and protocol status.
+/// Reads the body of `END_REQUEST`: exit status and protocol status.
 pub(crate) fn read_end(body: [u8; 8]) -> (u32, u8) {
     (u32::from_be_bytes([body[0], body[1], body[2], body[3]]), body[4])
 }
@@ -197,29 +197,29 @@ pub(crate) fn read_end(body: [u8; 8]) -> (u32, u8) {
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     header: [u8; HEADER_LENGTH],
-    /// Bytes of the next header that are there.
+    /// Bytes of the next header received so far.
     have: u8,
-    /// What is still to come of the record under way.
+    /// Bytes of the current record that are still missing.
     content: u16,
     padding: u8,
     in_record: bool,
 }
 
-/// What a call to [`Reader::next`] came to.
+/// The result of a call to [`Reader::next`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// The input is used up.
+    /// All of the input is consumed.
     NeedInput,
     /// A record begins.
     Record(Header),
-    /// This range of the input is content of the record under way; never empty.
+    /// This range of the input is content of the current record; never empty.
     Content(Range<usize>),
     /// The content of the record is complete.
     End,
 }
 
 impl Reader {
-    /// Takes the next part of `input` behind what is `used` of it, which grows by that.
+    /// Reads the next part of `input` after the first `used` bytes, and advances `used`.
     pub(crate) fn next(&mut self, input: &[u8], used: &mut usize) -> Result<Part, Error> {
         if self.in_record {
             if self.content == 0 {
@@ -249,7 +249,7 @@ impl Reader {
         Ok(Part::Record(header))
     }
 
-    /// Whether nothing of a record has come that is not complete; padding does not count.
+    /// Whether no record is partly received. Missing padding does not count.
     pub(crate) fn is_between_records(&self) -> bool {
         !self.in_record && self.have == 0
     }
@@ -263,7 +263,7 @@ pub(crate) struct Fixed<const N: usize> {
 }
 
 impl<const N: usize> Fixed<N> {
-    /// A record of that header begins.
+    /// Begins a record with that header.
     pub(crate) fn begin(header: Header) -> Result<Self, Error> {
         match header.length {
             length if usize::from(length) == N => Ok(Self { bytes: [0; N], have: 0 }),

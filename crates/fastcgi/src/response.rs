@@ -1,14 +1,14 @@
-//! The head of a CGI response (RFC 3875 section 6), which is what an application's reply begins with.
+//! Parses the head of a CGI response (RFC 3875 section 6), with which an application's reply begins.
 
 use std::ops::Range;
 
 use memchr::{memchr, memchr_iter};
 use thiserror::Error;
 
-/// Looks for the end of a head that comes in pieces, at each byte once.
+/// Searches for the end of a head that comes in pieces, and reads each byte once.
 #[derive(Debug, Default)]
 pub struct Scan {
-    /// Bytes in which every line end has been seen.
+    /// Bytes in which every line end has been found.
     scanned: usize,
 }
 
@@ -17,26 +17,26 @@ pub struct Scan {
 pub struct Head<'a> {
     /// 200 to 599.
     pub status: u16,
-    /// The phrase behind it, if there is one.
+    /// The reason phrase after it, if there is one.
     pub reason: Option<&'a [u8]>,
-    /// The length of the body, if it is told.
+    /// The length of the body, if the head has it.
     pub length: Option<u64>,
     fields: Vec<httparse::Header<'a>>,
 }
 
-/// A head that is none.
+/// An invalid head.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Malformed {
     /// It is longer than this many bytes.
     #[error("the head of the application's reply is longer than {0} bytes")]
     TooLong(usize),
-    /// It has a line that is no field.
+    /// It has a line that is not a field.
     #[error("the head of the application's reply has a line that is no field: {0}")]
     Field(String),
-    /// Its status is no number from 200 to 599, or there are several.
+    /// Its status is not a number from 200 to 599, or there are several.
     #[error("the application's reply has the status {0:?}, where one from 200 to 599 is allowed")]
     Status(String),
-    /// Its length is no number, or there are several.
+    /// Its length is not a number, or there are several.
     #[error("the application's reply has the Content-Length {0:?}")]
     Length(String),
     /// It ends before its head does.
@@ -45,14 +45,14 @@ pub enum Malformed {
 }
 
 impl Scan {
-    /// The length of the head, blank line included, once it is there. `input` starts with its first byte and
-    /// holds at least what it held at the last call. Lines end with CRLF or LF.
+    /// The length of the head including the blank line, once it is complete. `input` starts with its first
+    /// byte and has at least the bytes of the last call. Lines end with CRLF or LF.
     ///
     /// # Errors
     ///
     /// It is longer than `most` bytes.
     pub fn find_end(&mut self, input: &[u8], most: usize) -> Result<Option<usize>, Malformed> {
-        // One without a field ends at once.
+        // A head without fields ends at once.
         let at_once = match input {
             _ if self.scanned > 1 => None,
             [b'\n', ..] => Some(1),
@@ -87,13 +87,13 @@ impl Scan {
     }
 }
 
-/// Reads a whole head, blank line included, which may be all of it. It may have as many fields as there are:
-/// who receives it bounds its bytes. A Location without a Status makes it 302: also one that is a
-/// path, which RFC 3875 section 6.2.2 would have the server answer itself.
+/// Parses a whole head including the blank line, which may be all of it. The number of fields is not limited:
+/// the caller limits the bytes. A Location without a Status makes the status 302. This includes a Location
+/// that is a path, which RFC 3875 section 6.2.2 would have the server answer itself.
 ///
 /// # Errors
 ///
-/// It is not one that a client could be told.
+/// The head is not valid for a client.
 pub fn parse(head: &[u8]) -> Result<Head<'_>, Malformed> {
     let mut fields = vec![httparse::EMPTY_HEADER; memchr_iter(b'\n', head).count()];
     let count = match httparse::parse_headers(head, &mut fields) {
@@ -130,13 +130,13 @@ pub fn parse(head: &[u8]) -> Result<Head<'_>, Malformed> {
 }
 
 impl<'a> Head<'a> {
-    /// The first field of a name, in whichever case.
+    /// The first field of a name, case-insensitive.
     pub fn field(&self, name: &str) -> Option<&'a [u8]> {
         self.all().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
     }
 
-    /// The fields that are for the client: those left out are the server's own, about the connection between
-    /// server and application, or for the server alone.
+    /// The fields for the client. Left out are fields that the server makes itself, fields about the
+    /// connection between server and application, and fields for the server alone.
     pub fn for_client(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> {
         const NOT: [&str; 16] = [
             "Date",
@@ -169,7 +169,7 @@ impl<'a> Head<'a> {
     ///
     /// # Errors
     ///
-    /// There are several that differ: these two of them.
+    /// There are several that differ: the text has two of them.
     pub fn only(&self, name: &str) -> Result<Option<&'a [u8]>, String> {
         let mut of_name = self.all().filter(|field| field.name.eq_ignore_ascii_case(name));
         let first = of_name.next().map(|field| field.value);
@@ -185,7 +185,7 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes.get(SHOWN).unwrap_or(bytes)).into_owned()
 }
 
-/// The number that these digits, and nothing else, write.
+/// Parses a number that consists only of digits.
 fn digits(bytes: &[u8]) -> Option<u64> {
     let is_number = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit);
     is_number.then(|| str::from_utf8(bytes).ok()?.parse().ok()).flatten()

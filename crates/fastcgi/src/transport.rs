@@ -1,10 +1,15 @@
-//! What records of FastCGI's own can't say: that a client's socket is lent to the application (*pass-fd*),
-//! and that a piece of the reply lies in memory that both ends share (*shared memory*). Both are of Yeung's
-//! thesis (2010, sections 2.2.3 and 3.2); the records are ours. And that it waits for its next request.
+//! Records that extend FastCGI, so that replies can take a shorter way:
 //!
-//! Types from 128 on are used, which FastCGI gives no meaning to. They are only ever sent to an application
-//! that has said that it knows them: when a connection is up, the web server asks for the value of
-//! [`QUESTION`] by `GET_VALUES` (FastCGI 1.0, section 4.1), and one that knows none answers without it.
+//! - The web server passes a client's socket to the application (*pass-fd*).
+//! - A piece of the reply is in memory that both ends share (*shared memory*).
+//! - The application waits for its next request.
+//!
+//! The first two are from Yeung's thesis (2010, sections 2.2.3 and 3.2); the record formats are our own.
+//!
+//! The records use types from 128 on, which FastCGI does not define. A web server sends them only to an
+//! application that has announced them. When a connection is up, the web server asks for the value of
+//! [`QUESTION`] with `GET_VALUES` (FastCGI 1.0, section 4.1). An application that supports no transport
+//! leaves it out of its answer.
 //!
 //! ```text
 //! web server                                        application
@@ -23,62 +28,64 @@
 //!                                               <-  WAITS                            | between requests
 //! ```
 //!
-//! **Pass-fd.** `LEND` comes behind `BEGIN_REQUEST` and before the parameters end; the client's socket goes
-//! with one of its bytes (`SCM_RIGHTS`, unix(7)). Until `RETURN` the client is the application's, which sends
-//! the whole HTTP reply. It closes its descriptor before it says `RETURN`. One that does not want the client,
-//! because the web server has to see the reply, says `RETURN` with nothing sent before its first `STDOUT`.
+//! **Pass-fd.** `LEND` comes after `BEGIN_REQUEST` and before the parameters end. The client's socket goes
+//! with one of its bytes (`SCM_RIGHTS`, unix(7)). Until `RETURN` the application owns the client, and sends
+//! the whole HTTP reply. It closes its descriptor before it sends `RETURN`. If the web server must see the
+//! reply, the application does not use the client: it sends `RETURN` with nothing sent, before its first
+//! `STDOUT`.
 //!
-//! **Shared memory.** `AREA` tells the size of the memory file and of the chunks that it is divided into. All
-//! chunks are the application's at first. `FILLED` stands for a `STDOUT` record whose content is the
-//! beginning of a chunk, which is the web server's from then on, until `FREE` gives it back. Chunks stay the
-//! web server's from one request to the next, until they are freed. A reply may mix `FILLED` and `STDOUT`.
+//! **Shared memory.** `AREA` has the size of the memory file and of the chunks that it is divided into. At
+//! first all chunks belong to the application. `FILLED` stands for a `STDOUT` record whose content is the
+//! beginning of a chunk. From then on the chunk belongs to the web server, until `FREE` gives it back, even
+//! over several requests. A reply may mix `FILLED` and `STDOUT`.
 //!
-//! **Between requests.** An application may go on working after it has ended a reply, and nothing of
-//! FastCGI's tells when it comes to read the next request. One that has named `waits` with its transports
-//! says `WAITS` when it does, on a connection that has had a request. A web server need not wait for that.
+//! **Between requests.** An application may continue to work after it has ended a reply, and FastCGI has no
+//! record for the moment when it reads the next request. An application that has named `waits` among its
+//! transports sends `WAITS` then, on a connection that has had a request. A web server need not wait for
+//! that.
 //!
 //! Numbers are in network byte order.
 
 use crate::record::{self, Header, Kind, NO_REQUEST};
 
-/// What a web server asks an application: which transports it knows, by their [names](Transports::names).
+/// The value that a web server asks an application for: the [names](Transports::names) of its transports.
 pub const QUESTION: &[u8] = b"SLUICE_TRANSPORTS";
 
-/// Most bytes of a name that [`lend`] tells.
+/// Most bytes of the server name in [`lend`].
 pub const MOST_NAME: usize = 255;
 
-/// Transports that an application knows.
+/// Transports that an application supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transports {
-    /// It takes clients.
+    /// It accepts passed descriptors of clients.
     pub pass_fd: bool,
-    /// It writes into memory that is shared.
+    /// It writes into shared memory.
     pub shared_memory: bool,
-    /// It says when it waits for another request.
+    /// It reports when it waits for another request.
     pub waits: bool,
 }
 
-/// The terms on which a client is lent.
+/// The terms on which a client's descriptor is passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lent<'a> {
-    /// The client's protocol is HTTP/1.1, and not 1.0: it understands chunks.
+    /// The client uses HTTP/1.1, not 1.0, so it understands chunks.
     pub is_http11: bool,
     /// The connection may go on after the reply.
     pub is_persistent: bool,
     /// The reply has a body (not for HEAD).
     pub has_body: bool,
-    /// What the reply's Server field says; empty: there is none. At most [`MOST_NAME`] bytes.
+    /// The value of the reply's Server field; empty: no such field. At most [`MOST_NAME`] bytes.
     pub server: &'a [u8],
 }
 
-/// How a client comes back.
+/// The result when a client is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Returned {
     /// The reply's status, 200 to 599; 0 if nothing was sent.
     pub status: u16,
     /// All of the reply was sent.
     pub is_whole: bool,
-    /// The reply has told the client that the connection goes on.
+    /// The reply tells the client that the connection stays open.
     pub is_persistent: bool,
     /// Bytes of body sent, without framing.
     pub body: u64,
@@ -86,17 +93,16 @@ pub struct Returned {
     pub sent: u64,
 }
 
-/// Memory that is shared.
+/// The shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {
-    /// How many chunks there are, of how many bytes each.
+    /// The number of chunks.
     pub chunks: u16,
     /// Bytes of a chunk.
     pub chunk_size: u32,
 }
 
-/// A piece of the reply in shared memory. Nothing is known of it to be right: whoever hears of it compares it
-/// with the area.
+/// A piece of the reply in shared memory. It is not validated: the receiver must check it against the area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filled {
     /// The number of the chunk, from 0 on.
@@ -110,7 +116,7 @@ const PERSISTENT: u8 = 2;
 const BODY: u8 = 4;
 const WHOLE: u8 = 1;
 
-/// Bytes of the record that a chunk is free.
+/// Bytes of the record that frees a chunk.
 pub const FREE_RECORD: usize = record::HEADER_LENGTH + FREE_LENGTH;
 
 /// Bytes of the contents of these records.
@@ -120,13 +126,13 @@ pub(crate) const AREA_LENGTH: usize = 8;
 pub(crate) const FREE_LENGTH: usize = 8;
 
 impl Transports {
-    /// Those that are named, with a space between them. Other names are of transports not known here.
+    /// Parses names separated by spaces. Unknown names are ignored.
     pub fn named(names: &[u8]) -> Self {
         let has = |wanted: &[u8]| names.split(|byte| *byte == b' ').any(|name| name == wanted);
         Self { pass_fd: has(b"pass-fd"), shared_memory: has(b"shared-memory"), waits: has(b"waits") }
     }
 
-    /// Their names, with a space between them.
+    /// The names, separated by spaces.
     pub fn names(self) -> String {
         let all = [(self.pass_fd, "pass-fd"), (self.shared_memory, "shared-memory"), (self.waits, "waits")];
         let known: Vec<_> = all.iter().filter(|(is_known, _)| *is_known).map(|(_, name)| *name).collect();
@@ -134,9 +140,9 @@ impl Transports {
     }
 }
 
-/// Appends the question which transports an application knows, padded to eight bytes as the specification
-/// advises (section 3.3): the library that most applications have (libfcgi 2.4) waits for more where a record
-/// ends with its content, and never answers.
+/// Appends the query for an application's transports, padded to eight bytes as the specification advises
+/// (section 3.3). Without padding the library of most applications (libfcgi 2.4) waits for more after the
+/// content, and never answers.
 pub fn question(out: &mut Vec<u8>) {
     let length = QUESTION.len() + 2;
     let padding = length.next_multiple_of(8) - length;
@@ -152,7 +158,7 @@ pub fn question(out: &mut Vec<u8>) {
     out.extend_from_slice(&[0; 8][..padding]);
 }
 
-/// Appends the loan of a client, whose socket is to go with the record.
+/// Appends the record that passes a client. The caller must send the client's socket with it.
 pub fn lend(out: &mut Vec<u8>, request: u16, lent: Lent<'_>) {
     let flag = |is_set, flag| if is_set { flag } else { 0 };
     let flags =
@@ -164,7 +170,7 @@ pub fn lend(out: &mut Vec<u8>, request: u16, lent: Lent<'_>) {
 }
 
 impl<'a> Lent<'a> {
-    /// As a record's content says.
+    /// Reads a record's content.
     pub(crate) fn read(content: &'a [u8]) -> Option<Self> {
         let (&flags, server) = content.split_first()?;
         let has = |flag| flags & flag != 0;
@@ -172,7 +178,7 @@ impl<'a> Lent<'a> {
     }
 }
 
-/// Appends the return of a client.
+/// Appends the record that returns a client.
 pub fn give_back(out: &mut Vec<u8>, request: u16, returned: Returned) {
     let flag = |is_set, flag| if is_set { flag } else { 0 };
     let flags = flag(returned.is_whole, WHOLE) | flag(returned.is_persistent, PERSISTENT);
@@ -184,7 +190,7 @@ pub fn give_back(out: &mut Vec<u8>, request: u16, returned: Returned) {
 }
 
 impl Returned {
-    /// As a record's content says.
+    /// Reads a record's content.
     pub(crate) fn read(content: [u8; RETURN_LENGTH]) -> Self {
         let [high, low, flags, _, rest @ ..] = content;
         let number = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
@@ -199,7 +205,7 @@ impl Returned {
     }
 }
 
-/// Appends the area, whose memory file is to go with the record.
+/// Appends the record that shares memory. The caller must send the memory file with it.
 pub fn area(out: &mut Vec<u8>, area: Area) {
     out.extend_from_slice(&record::header(Kind::Area, NO_REQUEST, AREA_LENGTH));
     let [a, b, c, d] = area.chunk_size.to_be_bytes();
@@ -208,18 +214,18 @@ pub fn area(out: &mut Vec<u8>, area: Area) {
 }
 
 impl Area {
-    /// Bytes of it all.
+    /// Bytes of all chunks.
     pub fn size(self) -> u64 {
         u64::from(self.chunks) * u64::from(self.chunk_size)
     }
 
-    /// As a record's content says.
+    /// Reads a record's content.
     pub(crate) fn read([a, b, c, d, high, low, ..]: [u8; AREA_LENGTH]) -> Self {
         Self { chunk_size: u32::from_be_bytes([a, b, c, d]), chunks: u16::from_be_bytes([high, low]) }
     }
 }
 
-/// Appends that a chunk is filled.
+/// Appends the record that a chunk is filled.
 pub fn filled(out: &mut Vec<u8>, request: u16, filled: Filled) {
     out.extend_from_slice(&record::header(Kind::Filled, request, FILLED_LENGTH));
     let [a, b, c, d] = filled.length.to_be_bytes();
@@ -228,25 +234,25 @@ pub fn filled(out: &mut Vec<u8>, request: u16, filled: Filled) {
 }
 
 impl Filled {
-    /// As a record's content says.
+    /// Reads a record's content.
     pub(crate) fn read([a, b, c, d, high, low, ..]: [u8; FILLED_LENGTH]) -> Self {
         Self { length: u32::from_be_bytes([a, b, c, d]), chunk: u16::from_be_bytes([high, low]) }
     }
 }
 
-/// Appends that a chunk is the application's again.
+/// Appends the record that returns a chunk to the application.
 pub fn free(out: &mut Vec<u8>, chunk: u16) {
     out.extend_from_slice(&record::header(Kind::Free, NO_REQUEST, FREE_LENGTH));
     let [high, low] = chunk.to_be_bytes();
     out.extend_from_slice(&[high, low, 0, 0, 0, 0, 0, 0]);
 }
 
-/// Appends that the next request is waited for.
+/// Appends the record that the application waits for the next request.
 pub fn waits(out: &mut Vec<u8>) {
     out.extend_from_slice(&record::header(Kind::Waits, NO_REQUEST, 0));
 }
 
-/// Which chunk is free, as a record's content says.
+/// Reads the number of the free chunk from a record's content.
 pub(crate) fn read_free([high, low, ..]: [u8; FREE_LENGTH]) -> u16 {
     u16::from_be_bytes([high, low])
 }

@@ -1,7 +1,7 @@
 //! The web server's end of a connection to an application.
 //!
-//! One request at a time. Two numbers are given to requests by turns, so that what an application still says
-//! about the last one (PHP ends some requests twice) is not taken for the next.
+//! It handles one request at a time. Requests alternate between two ids, so that late records about the last
+//! request are not taken for the next. PHP, for example, ends some requests twice.
 
 use std::ops::Range;
 
@@ -14,21 +14,21 @@ use crate::transport::{self, Filled, Returned, Transports};
 #[derive(Debug, Default)]
 pub struct WebServer {
     reader: Reader,
-    /// The request under way, or the last one; 0 before the first.
+    /// The id of the current request, or the last one; 0 before the first.
     request: u16,
     is_under_way: bool,
     content: Content,
-    /// What the application says of itself, as far as it has come.
+    /// The values of the application that have been received so far.
     values: Vec<u8>,
 }
 
-/// Most bytes of what an application says of itself.
+/// Most bytes of an application's values.
 const MOST_VALUES: u16 = 1024;
 
-/// What the content of the record under way is.
+/// The content of the current record.
 #[derive(Debug, Default)]
 enum Content {
-    /// Nothing that anybody wants.
+    /// Content to be skipped.
     #[default]
     Other,
     Stdout,
@@ -40,33 +40,33 @@ enum Content {
     Waits,
 }
 
-/// What an application says, a step at a time.
+/// The next event from an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Nothing more can be made of the input, all of which is used up.
+    /// All of the input is consumed, and more is needed.
     NeedInput,
     /// This range of the input is a part of the reply: a CGI response.
     Stdout(Range<usize>),
     /// This range of the input is for the error log.
     Stderr(Range<usize>),
-    /// The answer to a [question](transport::question): the application knows these.
+    /// The answer to a [query](transport::question): the application supports these transports.
     Knows(Transports),
-    /// The client that was lent for the request comes back.
+    /// The application returns the client that was passed for the request.
     Returned(Returned),
     /// A part of the reply is in shared memory.
     Filled(Filled),
-    /// It waits for the next request.
+    /// The application waits for the next request.
     Waits,
     /// The request is over. A CGI program would have exited with `exit`.
     End {
-        /// Zero for success, by custom.
+        /// Zero for success, by convention.
         exit: u32,
     },
 }
 
 impl WebServer {
-    /// Begins a request, and says by which number. Its parameters and body follow, as streams of that number.
-    /// The one before has to be over, and no record of it may have been sent in part only.
+    /// Begins a request and returns its id. Its parameters and body follow, as streams with that id. The
+    /// previous request must have ended, and none of its records may have been sent only in part.
     pub fn begin(&mut self, out: &mut Vec<u8>, role: Role, keeps: bool) -> u16 {
         debug_assert!(!self.is_under_way);
         self.request = if self.request == 1 { 2 } else { 1 };
@@ -75,25 +75,26 @@ impl WebServer {
         self.request
     }
 
-    /// Asks the application to give the request up, if one is under way. It may go on all the same.
+    /// Asks the application to give up the current request, if there is one. The application may continue
+    /// anyway.
     pub fn abort(&mut self, out: &mut Vec<u8>) {
         if self.is_under_way {
             record::abort_request(out, self.request);
         }
     }
 
-    /// Whether another request can begin, as far as the application is concerned: none is under way, and no
-    /// record of its.
+    /// Whether the application allows another request: no request is in progress, and no record is partly
+    /// received.
     pub fn is_idle(&self) -> bool {
         !self.is_under_way && self.reader.is_between_records()
     }
 
-    /// Takes what the application sent, and says how much of it is used up and what it means. Call again with
-    /// the rest until it is [`Output::NeedInput`].
+    /// Interprets bytes from the application. Returns how many are consumed, and the next event. Call again
+    /// with the rest until that is [`Output::NeedInput`].
     ///
     /// # Errors
     ///
-    /// The application breaks the protocol or refuses the request; the connection is to be closed.
+    /// The application breaks the protocol or refuses the request. Close the connection.
     pub fn receive(&mut self, input: &[u8]) -> Result<(usize, Output), Error> {
         let mut used = 0;
         loop {
@@ -117,7 +118,7 @@ impl WebServer {
         }
     }
 
-    /// What a record has come to that is complete.
+    /// The event of a complete record, if there is one.
     fn end_record(&mut self) -> Result<Option<Output>, Error> {
         Ok(match std::mem::take(&mut self.content) {
             Content::Other | Content::Stdout | Content::Stderr => None,
@@ -141,7 +142,7 @@ impl WebServer {
         })
     }
 
-    /// What a record's content will be.
+    /// Determines from its header what a record contains.
     fn begin_record(&mut self, header: Header) -> Result<Content, Error> {
         let is_ours = self.is_under_way && header.request == self.request;
         match Kind::from_number(header.kind) {
@@ -150,7 +151,7 @@ impl WebServer {
             Some(Kind::EndRequest) if is_ours => Ok(Content::End(Fixed::begin(header)?)),
             Some(Kind::Return) if is_ours => Ok(Content::Return(Fixed::begin(header)?)),
             Some(Kind::Filled) if is_ours => Ok(Content::Filled(Fixed::begin(header)?)),
-            // Something about a request that is over.
+            // A record of a request that has ended.
             Some(Kind::Stdout | Kind::Stderr | Kind::EndRequest) if header.request != NO_REQUEST => {
                 Ok(Content::Other)
             }
@@ -161,7 +162,7 @@ impl WebServer {
                 self.values.clear();
                 Ok(Content::Values)
             }
-            // It may have come too late for a web server that did not wait for it.
+            // It may come late, if the web server did not wait for it.
             Some(Kind::Waits) if header.request == NO_REQUEST && self.is_under_way => Ok(Content::Other),
             Some(Kind::Waits) if header.request == NO_REQUEST => Ok(Content::Waits),
             Some(Kind::UnknownType) | None if header.request == NO_REQUEST => Ok(Content::Other),

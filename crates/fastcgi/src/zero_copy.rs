@@ -1,6 +1,6 @@
-//! Where the body of a reply names files whose bytes belong there, so that the web server may send these
-//! itself: the field `X-ZeroCopy` (Suzumura et al., "Highly Scalable Web Applications with Zero-Copy Data
-//! Transfer", WWW 2009), with parts of files besides.
+//! Parses the field `X-ZeroCopy`, with which a reply names files in its body for the web server to insert
+//! (Suzumura et al., "Highly Scalable Web Applications with Zero-Copy Data Transfer", WWW 2009). Parts of
+//! files are an extension.
 //!
 //! ```text
 //! X-ZeroCopy: 5/10:20/10
@@ -11,40 +11,40 @@
 //! place = position "/" length [ "/" from [ "/" count ] ]
 //! ```
 //!
-//! At byte `position` of the body stands the name of a file, of `length` bytes. In its place goes that file:
-//! all of it, or what is behind its first `from` bytes, or `count` bytes of that. Numbers are decimal; names
-//! come in order, and none begins before the one in front of it ends.
+//! At byte `position` of the body is the name of a file, of `length` bytes. The web server replaces it with
+//! that file: all of it, or the bytes after the first `from`, or `count` of these. Numbers are decimal. Names
+//! come in order and must not overlap.
 
 use std::ops::Range;
 
-/// Most files that a reply names.
+/// Most files that a reply may name.
 pub const MOST_FILES: usize = 64;
-/// The longest name, as Linux has it (`PATH_MAX`).
+/// The longest name, which is Linux's limit (`PATH_MAX`).
 pub const LONGEST_NAME: usize = 4096;
 
-/// Where a file is named, and what of it is meant.
+/// The position of a file's name, and the part of the file to insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Bytes of the body in front of the name.
+    /// Bytes of the body before the name.
     pub position: usize,
     /// Bytes of the name: 1 to [`LONGEST_NAME`].
     pub length: usize,
-    /// Bytes of the file in front of what is meant.
+    /// Bytes of the file before the part.
     pub from: u64,
-    /// Bytes that are meant, if not all that follow.
+    /// Bytes of the part; `None`: all that follow.
     pub count: Option<u64>,
 }
 
-/// A part of a body: of its own bytes, or a file that they name.
+/// A part of a body: its own bytes, or a file that they name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     /// These bytes.
     Bytes(Range<usize>),
-    /// What is meant of the file that these bytes name.
+    /// The part of the file that these bytes name.
     File(Range<usize>, Place),
 }
 
-/// Reads the field's value. `None`: it is none.
+/// Parses the field's value. `None`: it is invalid.
 pub fn parse(value: &[u8]) -> Option<Vec<Place>> {
     let mut places: Vec<Place> = Vec::new();
     for text in value.split(|byte| *byte == b':') {
@@ -58,7 +58,7 @@ pub fn parse(value: &[u8]) -> Option<Vec<Place>> {
     Some(places)
 }
 
-/// What a body of so many bytes consists of. `None`: it ends before its last name does.
+/// The parts of a body of that length. `None`: it ends before its last name.
 pub fn parts(places: &[Place], length: usize) -> Option<Vec<Part>> {
     let (mut parts, mut at) = (Vec::with_capacity(2 * places.len() + 1), 0);
     for place in places {
@@ -163,7 +163,7 @@ mod tests {
         );
     }
 
-    /// What stands in front of a name, how long that is, and what of the file is meant.
+    /// Bytes before a name, its length, and the part of the file.
     type Named = (usize, usize, Option<(u64, Option<u64>)>);
 
     fn any_body() -> impl Strategy<Value = Vec<Named>> {

@@ -1,17 +1,19 @@
-//! The programs that cargo has built for the tests that run.
+//! Finds the programs that cargo has built for the running tests.
 //!
-//! Cargo builds the programs of a package before its integration tests, so `sluice` is never older than the
-//! test that starts it. That holds for the package `sluicegate` alone: only its tests may ask here.
+//! Cargo builds the programs of a package before its integration tests, so `sluice` is never older than
+//! the test that starts it. That is true only for the package `sluicegate`, so only its tests may use
+//! this.
 
 use std::env;
 use std::path::PathBuf;
 
-/// Where `sluice` is.
+/// The path of `sluice`.
 ///
-/// A library can't have `env!("CARGO_BIN_EXE_sluice")`: cargo sets that when it compiles a test program. Both
-/// `cargo test` and `cargo nextest run` set the variable again when they run the program, and it is right
-/// wherever the two directories of cargo's are. A test program that is started by hand, or below a debugger,
-/// looks beside itself: it lies in `deps/`, one below what it tests, for every profile and target.
+/// A library cannot use `env!("CARGO_BIN_EXE_sluice")`, because cargo sets that when it compiles a test
+/// program. Both `cargo test` and `cargo nextest run` set the variable again when they run the program,
+/// and its value is right wherever cargo's two directories are. A test program that is started by hand,
+/// or in a debugger, looks next to itself. For every profile and target it is in `deps/`, one level below
+/// the programs that it tests.
 pub fn sluice() -> PathBuf {
     let told = env::var_os("CARGO_BIN_EXE_sluice").map(PathBuf::from);
     let path = told.unwrap_or_else(|| {

@@ -1,5 +1,5 @@
-//! A client that shares no code with the server, sends whatever bytes it is told to, and checks of every
-//! reply that its syntax and framing are flawless.
+//! A test client that shares no code with the server. It sends any bytes, and checks that the syntax and
+//! framing of every reply are correct.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,14 +10,13 @@ use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::PATIENCE;
 
-/// A connection to a server, and what has arrived on it but not been read as a reply yet.
+/// A connection to a server, and the bytes that have arrived on it but have not been read as a reply yet.
 pub struct Client {
     /// The connection.
     pub stream: TcpStream,
     buffer: Vec<u8>,
     takes_chunks: bool,
-    /// When it connected, or sent something last: what comes as a reply may be as old, however slowly it is
-    /// read.
+    /// When it connected, or last sent something. A reply may be this old, however slowly it is read.
     asked: SystemTime,
 }
 
@@ -28,39 +27,39 @@ pub struct Reply {
     pub status: u16,
     /// The reason phrase.
     pub reason: String,
-    /// The fields of the head, in the order in which they came.
+    /// The header fields, in the order in which they arrived.
     pub fields: Vec<(String, String)>,
-    /// The body, without the frames of chunks.
+    /// The body, without chunk framing.
     pub body: Vec<u8>,
 }
 
 /// Why there is no reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// The server closed the connection without a byte of it.
+    /// The server closed the connection before the first byte of a reply.
     Closed,
-    /// The server closed the connection in its midst, after that many bytes.
+    /// The server closed the connection within a reply, after this many bytes.
     CutShort(usize),
     /// The connection was reset.
     Reset,
-    /// Nothing came for [`PATIENCE`].
+    /// Nothing arrived for [`PATIENCE`].
     Silent,
     /// The reply breaks the rules of HTTP.
     Malformed(String),
 }
 
 impl Client {
-    /// A connection to that address.
+    /// Connects to an address.
     pub fn connect(address: SocketAddr) -> Self {
         Self::over(TcpStream::connect_timeout(&address, PATIENCE).expect("the server takes connections"))
     }
 
-    /// A connection that takes in no more than a few kilobytes that its owner does not read.
+    /// A connection that accepts at most a few kilobytes that the test does not read.
     pub fn connect_narrow(address: SocketAddr) -> Self {
         Self::try_connect_narrow(address).expect("the server takes connections")
     }
 
-    /// The same, to a server that may have gone.
+    /// Like [`connect_narrow`](Self::connect_narrow), to a server that may have exited.
     pub fn try_connect_narrow(address: SocketAddr) -> io::Result<Self> {
         Self::connect_with_room(address, 4096)
     }
@@ -73,7 +72,7 @@ impl Client {
         Ok(Self::over(socket.into()))
     }
 
-    /// On a connection that is there already.
+    /// Uses an existing connection.
     pub fn over(stream: TcpStream) -> Self {
         stream.set_nodelay(true).expect("an option of TCP");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -81,7 +80,7 @@ impl Client {
         Self { stream, buffer: Vec::new(), takes_chunks: false, asked: SystemTime::now() }
     }
 
-    /// Lets replies be of unknown length, as those of applications are.
+    /// Accepts replies of unknown length, which applications send.
     pub fn taking_chunks(self) -> Self {
         Self { takes_chunks: true, ..self }
     }
@@ -93,7 +92,7 @@ impl Client {
         self.stream.write_all(bytes.as_ref()).expect("the server takes bytes");
     }
 
-    /// Sends bytes to a server that may have gone; says whether it took them.
+    /// Sends bytes to a server that may have exited. Returns whether they were sent.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.asked = SystemTime::now();
         self.stream.write_all(bytes.as_ref()).is_ok()
@@ -118,13 +117,13 @@ impl Client {
         self.fetch("GET", target, &[])
     }
 
-    /// Reads the reply to a request of any method but HEAD.
+    /// Reads the reply to a request with any method except HEAD.
     #[track_caller]
     pub fn reply(&mut self) -> Reply {
         self.reply_to("GET")
     }
 
-    /// Reads the reply to a request of that method.
+    /// Reads the reply to a request with this method.
     #[track_caller]
     pub fn reply_to(&mut self, method: &str) -> Reply {
         match self.try_reply_to(method) {
@@ -133,12 +132,12 @@ impl Client {
         }
     }
 
-    /// Reads the reply to a request of any method but HEAD, or says why there is none.
+    /// Reads the reply to a request with any method except HEAD, or returns why there is none.
     pub fn try_reply(&mut self) -> Result<Reply, Broken> {
         self.try_reply_to("GET")
     }
 
-    /// Reads the reply to a request of that method, or says why there is none.
+    /// Reads the reply to a request with this method, or returns why there is none.
     pub fn try_reply_to(&mut self, method: &str) -> Result<Reply, Broken> {
         let head_len = loop {
             if let Some(at) = self.buffer.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -206,7 +205,7 @@ impl Client {
         Ok(std::mem::take(&mut self.buffer))
     }
 
-    /// Reads replies until the connection ends, however it does.
+    /// Reads replies until the connection ends, in any way.
     pub fn replies_until_end(&mut self) -> (Vec<Reply>, Broken) {
         let mut replies = Vec::new();
         loop {
@@ -217,26 +216,27 @@ impl Client {
         }
     }
 
-    /// The server closes the connection in good order, and nothing comes before that.
+    /// Expects that the server closes the connection normally, and that nothing arrives before that.
     #[track_caller]
     pub fn expect_close(&mut self) {
         assert_eq!(self.try_reply(), Err(Broken::Closed));
     }
 
-    /// The server ends the connection, be it by a reset, and nothing comes before that.
+    /// Expects that the server ends the connection, possibly by a reset, and that nothing arrives before
+    /// that.
     #[track_caller]
     pub fn expect_end(&mut self) {
         let end = self.try_reply();
         assert!(matches!(end, Err(Broken::Closed | Broken::Reset)), "{end:?}");
     }
 
-    /// Nothing comes for a while, not even the end.
+    /// Expects that nothing arrives for this time, not even the end.
     #[track_caller]
     pub fn expect_silence(&mut self, ms: u64) {
         assert_eq!(self.try_reply_within(Duration::from_millis(ms)), Err(Broken::Silent));
     }
 
-    /// Reads a reply that begins within that time, or says why there is none.
+    /// Reads a reply that begins within this time, or returns why there is none.
     pub fn try_reply_within(&mut self, time: Duration) -> Result<Reply, Broken> {
         self.stream.set_read_timeout(Some(time)).expect("a timeout");
         let reply = self.try_reply();
@@ -244,24 +244,24 @@ impl Client {
         reply
     }
 
-    /// Reads bytes as they are, until the end or `most`; fewer at the connection's end.
+    /// Reads raw bytes, until the end or `most`. Returns fewer at the end of the connection.
     pub fn read_raw(&mut self, most: usize) -> Result<Vec<u8>, Broken> {
         while self.buffer.len() < most && self.fill()? > 0 {}
         let taken = self.buffer.len().min(most);
         Ok(self.buffer.drain(..taken).collect())
     }
 
-    /// Gives back bytes that were read raw, to be read again.
+    /// Returns raw bytes to the buffer, to be read again.
     pub fn unread(&mut self, bytes: Vec<u8>) {
         self.buffer.splice(..0, bytes);
     }
 
-    /// Says that nothing more will be sent, and goes on reading.
+    /// Shuts down the sending direction. Reading continues.
     pub fn half_close(&mut self) {
         self.stream.shutdown(Shutdown::Write).expect("a connection that can be half-closed");
     }
 
-    /// Ends the connection by a reset.
+    /// Ends the connection with a reset.
     pub fn reset(self) {
         SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).expect("an option of sockets");
     }
@@ -290,7 +290,7 @@ impl Client {
 }
 
 impl Reply {
-    /// The value of a field that stands there once or not at all.
+    /// The value of a field that is present at most once.
     #[track_caller]
     pub fn field(&self, name: &str) -> Option<&str> {
         let mut values = self.fields.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
@@ -299,7 +299,7 @@ impl Reply {
         value.map(|(_, value)| value.as_str())
     }
 
-    /// The value of a field that must be there.
+    /// The value of a required field.
     #[track_caller]
     pub fn need(&self, name: &str) -> &str {
         self.field(name).unwrap_or_else(|| panic!("no {name} in {self:?}"))
@@ -310,7 +310,7 @@ impl Reply {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Whether it says that the connection ends with it.
+    /// Whether the reply says that the connection ends after it.
     pub fn closes(&self) -> bool {
         self.field("Connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
@@ -321,13 +321,13 @@ impl Reply {
         value.split(',').map(|element| element.trim().to_owned()).collect()
     }
 
-    /// Whether there may be a body whose length is not told.
+    /// Whether there may be a body of unknown length.
     fn is_of_unknown_length(&self) -> bool {
         self.field("Content-Length").is_none() && !matches!(self.status, 100..=199 | 204 | 304)
     }
 
-    /// The length of the body that follows (RFC 9112 section 6.3). A server of files knows all lengths
-    /// beforehand.
+    /// The length of the body that follows (RFC 9112 section 6.3). A file server knows all lengths in
+    /// advance.
     fn body_length(&self, method: &str) -> Result<usize, String> {
         let length = match self.field("Content-Length") {
             Some(text) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) => {
@@ -369,13 +369,13 @@ pub fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> String {
     text + "\r\n"
 }
 
-/// A request with a body of that length.
+/// A POST request with this body.
 pub fn post(target: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len().to_string();
     [request("POST", target, &[("Content-Length", &length)]).as_bytes(), body].concat()
 }
 
-/// Sends bytes on a connection of their own and reads one reply.
+/// Sends bytes on a new connection and reads one reply.
 #[track_caller]
 pub fn one(address: SocketAddr, bytes: impl AsRef<[u8]>) -> Reply {
     let mut client = Client::connect(address);
@@ -418,8 +418,8 @@ fn parse_head(head: &[u8], asked: SystemTime) -> Result<Reply, String> {
     Ok(reply)
 }
 
-/// Every final reply says when it was made (RFC 9110 section 6.6.1): after it was asked for, and before now,
-/// within what a busy machine may be late by.
+/// Checks that a final reply says when it was made (RFC 9110 section 6.6.1): after the request and before
+/// now, with a tolerance for a busy machine.
 fn check_date(reply: &Reply, asked: SystemTime) -> Result<(), String> {
     const OFF: Duration = Duration::from_secs(5);
     let date = reply.field("Date").ok_or("no Date")?;

@@ -1,10 +1,10 @@
-//! Applications that speak the stream alone, made to speak another transport: what one of them says about a
-//! request reaches the server as the reply of a client that is lent, or in memory that is shared. So what
-//! holds for the stream can be tried with every transport. What they have conveyed is counted here, and what
-//! the server says of that is compared with it when the test is done with the server.
+//! Lets applications that only speak the FastCGI stream use another transport. The application's reply
+//! then reaches the server's client through the client's passed connection, or through shared memory. So
+//! every test for the stream can run with every transport. This module counts the replies that were
+//! conveyed. When the test is done with the server, it compares them with the server's counts.
 //!
-//! It does what a library does for its program, as far as these applications need it, and shares no code with
-//! the one that there is.
+//! It does what a library does for its program, as far as these applications need it. It shares no code
+//! with the project's library.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
@@ -23,32 +23,32 @@ thread_local! {
     static COUNTS: RefCell<Arc<Counts>> = RefCell::default();
 }
 
-/// What was conveyed by the applications of a test.
+/// Counts of what a test's applications did.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Requests that came.
+    /// Requests received.
     asked: AtomicU64,
-    /// Replies that went to their ends by the transport.
+    /// Replies that were sent completely with the transport.
     conveyed: AtomicU64,
-    /// Those that the server was to see, or that had nothing to convey.
+    /// Replies that the server had to see, or that had nothing to convey.
     left_to_stream: AtomicU64,
 }
 
-/// The transport of the test that runs in this thread.
+/// The transport of the test in this thread.
 pub fn transport() -> &'static str {
     TRANSPORT.get()
 }
 
-/// Has this thread's applications speak that.
+/// Makes this thread's applications use this transport.
 pub(crate) fn set_transport(transport: &'static str) {
     TRANSPORT.set(transport);
     COUNTS.take();
 }
 
-/// What is wrong with a server's counts of replies that were passed, shared, and that fell back to the
-/// stream, and of clients that left, which `ask` asks it for: none is by another transport than the test's,
-/// and none fell back that did not have to. (What fails is counted as neither.) A reply may be counted after
-/// its client has it, or not at all where that has left by then.
+/// What is wrong with a server's counts. `ask` returns them: replies that were passed, were shared, and
+/// fell back to the stream, and clients that disconnected. No reply may use another transport than the
+/// test's, and no reply may fall back without need. A failed reply counts as neither. The server may
+/// count a reply after its client has it, or not at all if the client has disconnected by then.
 pub(crate) fn miscounted(ask: impl Fn() -> Option<[u64; 4]>) -> Option<String> {
     if transport() == "stream" {
         return None;
@@ -56,7 +56,7 @@ pub(crate) fn miscounted(ask: impl Fn() -> Option<[u64; 4]>) -> Option<String> {
     let counts = COUNTS.with_borrow(Arc::clone);
     let began = Instant::now();
     loop {
-        // Stopped, perhaps.
+        // The server may have been stopped.
         let [passed, shared, fell_back, gone] = ask()?;
         let [asked, conveyed, left] = [&counts.asked, &counts.conveyed, &counts.left_to_stream]
             .map(|count| count.load(Ordering::SeqCst));
@@ -76,7 +76,7 @@ pub(crate) fn miscounted(ask: impl Fn() -> Option<[u64; 4]>) -> Option<String> {
     }
 }
 
-/// Starts an application at the socket of that name; `serve` gets a connection for each request.
+/// Starts an application at this socket path. `serve` gets a connection for each request.
 pub fn start(path: &Path, serve: impl Fn(UnixStream) + Send + Sync + 'static) -> PathBuf {
     let (directory, name) = (path.parent().expect("a directory"), path.file_name().expect("a name"));
     let (transport, serve) = (transport(), Arc::new(serve));
@@ -90,35 +90,35 @@ pub fn start(path: &Path, serve: impl Fn(UnixStream) + Send + Sync + 'static) ->
         let serve = Arc::clone(&serve);
         thread::spawn(move || serve(far));
         counts.asked.fetch_add(1, Ordering::SeqCst);
-        // Whoever has gone is found out where it matters.
+        // A lost connection is detected where it matters.
         let _ = convey(asked, near, &counts);
         None
     })
 }
 
-/// What is known of the memory, by both directions.
+/// The state of the shared memory, used by both directions.
 struct Shared {
     area: Mutex<(Option<Area>, bool)>,
     changed: Condvar,
 }
 
-/// A reply on its way.
+/// A reply in progress.
 struct Reply<'c> {
     counts: &'c Counts,
     number: u8,
     server: UnixStream,
     lent: Option<Lent>,
     shared: Arc<Shared>,
-    /// The head, until it is whole.
+    /// The head, until it is complete.
     head: Option<Vec<u8>>,
-    /// What is left of a promised length; chunks otherwise, if there may be any.
+    /// What is left of a declared length. Without one, the body is chunked, if there may be a body.
     left: Option<u64>,
     is_chunked: bool,
     has_body: bool,
     is_persistent: bool,
     status: u16,
     body: u64,
-    /// Bytes that the transport has taken.
+    /// Bytes that have been sent with the transport.
     sent: u64,
 }
 
@@ -150,14 +150,14 @@ fn convey(mut asked: Asked, mut application: UnixStream, counts: &Counts) -> io:
         sent: 0,
     };
     let conveyed = reply.convey(&mut application);
-    // The end of a process takes all that it has.
+    // The end of a process closes everything that it has.
     drop(reply.lent);
     let _ = reply.server.shutdown(Shutdown::Both);
     let _ = application.shutdown(Shutdown::Both);
     conveyed
 }
 
-/// The request as the stream would have it.
+/// The request as the stream would send it.
 fn request(asked: &Asked) -> Vec<u8> {
     let mut params = Vec::new();
     let length = |length: usize| match u8::try_from(length) {
@@ -176,7 +176,7 @@ fn request(asked: &Asked) -> Vec<u8> {
     records
 }
 
-/// Hears what the server says meanwhile.
+/// Receives the server's records meanwhile.
 fn listen(mut connection: Connection, mut application: UnixStream, shared: &Shared) {
     loop {
         match connection.record() {
@@ -206,7 +206,7 @@ impl Reply<'_> {
             match header[1] {
                 6 => self.say(&content)?,
                 3 => return self.end(&content),
-                // Good or bad, it is the server's to judge.
+                // Passes other records on, valid or not: the server must judge them.
                 kind => self
                     .server
                     .write_all(&[&[header[0], kind, 0, self.number][..], &header[4..], &content].concat())?,
@@ -231,12 +231,12 @@ impl Reply<'_> {
                 self.send(http.as_bytes())?;
                 self.send_body(&head[end..])
             }
-            // The server is to see it.
+            // The server has to see this head.
             None => self.give_up_client(&head),
         }
     }
 
-    /// The head of the HTTP reply, if that is one.
+    /// The head of the HTTP reply, if the application's head can become one.
     fn begin(&mut self, head: &[u8]) -> Option<String> {
         const OF_THE_CONNECTION: [&str; 4] = ["connection", "keep-alive", "transfer-encoding", "upgrade"];
         let text = std::str::from_utf8(head).ok()?;
@@ -269,7 +269,7 @@ impl Reply<'_> {
         if self.is_chunked {
             fields += "Transfer-Encoding: chunked\r\n";
         }
-        // Without a length, only chunks tell the end.
+        // Without a length, only chunks show the end.
         let is_told = length.is_some() || lent.is_http11;
         self.is_persistent &= is_told;
         let lent = self.lent.as_mut()?;
@@ -300,7 +300,7 @@ impl Reply<'_> {
         if lent.write(bytes) { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
     }
 
-    /// Gives the client back untouched, and the server what it would have got.
+    /// Gives the client's connection back unused, and sends the server what the stream would have sent.
     fn give_up_client(&mut self, head: &[u8]) -> io::Result<()> {
         self.lent = None;
         self.counts.left_to_stream.fetch_add(1, Ordering::SeqCst);
@@ -333,7 +333,7 @@ impl Reply<'_> {
         Ok(())
     }
 
-    /// Puts bytes of the stream into shared memory, if there is any.
+    /// Copies bytes of the stream into shared memory, if there is any.
     fn pass_on(&mut self, bytes: &[u8]) -> io::Result<()> {
         use std::os::unix::fs::FileExt;
         let mut known = self.shared.area.lock().expect("no panic");

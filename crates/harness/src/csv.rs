@@ -1,6 +1,6 @@
-//! Tables as the lab writes them.
+//! Reads tables that the lab writes.
 
-/// The fields of a line of CSV: texts with commas, such as why a run is not valid, stand in quotes.
+/// The fields of a CSV line. Texts with commas, such as the reason why a run is invalid, are quoted.
 pub fn fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut is_quoted = false;

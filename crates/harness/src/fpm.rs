@@ -1,4 +1,4 @@
-//! PHP-FPM, as the distribution has it, with a pool of its own.
+//! The distribution's PHP-FPM, with a pool for the test.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -12,12 +12,12 @@ use crate::eventually;
 /// A running PHP-FPM.
 pub struct Fpm {
     child: Child,
-    /// Where it listens.
+    /// The socket that it listens on.
     pub socket: PathBuf,
 }
 
 impl Fpm {
-    /// One with so many children, its files in that directory.
+    /// Starts one with this many children. Its files are in `directory`.
     pub fn start(directory: &Path, children: u32) -> Self {
         let path = |name: &str| directory.join(name);
         let socket = path("php.sock");
@@ -27,7 +27,7 @@ impl Fpm {
              php_admin_value[post_max_size] = 64M\nphp_admin_value[upload_max_filesize] = 64M\n{}",
             path("php.log").display(),
             socket.display(),
-            // As root it wants to be told who to be.
+            // As root, it requires a user.
             if rustix::process::getuid().is_root() { "user = root\ngroup = root\n" } else { "" }
         );
         fs::write(path("php-fpm.conf"), config).expect("a file");
@@ -44,7 +44,7 @@ impl Fpm {
         fpm
     }
 
-    /// As the option of the command line wants it.
+    /// The option for `sluice`'s command line.
     pub fn argument(&self) -> String {
         format!("--php=unix:{}", self.socket.display())
     }
@@ -52,13 +52,13 @@ impl Fpm {
 
 impl Drop for Fpm {
     fn drop(&mut self) {
-        // Killed, it would leave its children behind.
+        // SIGKILL would leave its children behind.
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         let _ = self.child.wait();
     }
 }
 
-/// Debian names its version: `php-fpm8.2`.
+/// Finds the program. Debian adds the version to its name: `php-fpm8.2`.
 fn program() -> PathBuf {
     let directories = std::env::var_os("PATH").unwrap_or_default();
     let mut all = std::env::split_paths(&directories).chain(["/usr/sbin".into()]);

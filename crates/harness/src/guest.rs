@@ -1,5 +1,5 @@
-//! An application that is lent clients, or shares memory, and does with them as a test says. It shares no
-//! code with the server.
+//! An application that receives clients' connections or shares memory, and uses them as a test says. It
+//! shares no code with the server.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -18,34 +18,34 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 
 use crate::PATIENCE;
 
-/// A request as it arrived, and what came with it.
+/// A request, and what came with it.
 pub struct Asked {
     /// The parameters, by name.
     pub params: BTreeMap<String, String>,
     /// The body.
     pub body: Vec<u8>,
-    /// The client, if it is lent.
+    /// The client's connection, if it was passed.
     pub lent: Option<Lent>,
-    /// Where the answer goes.
+    /// The connection that the answer is sent on.
     pub connection: Connection,
     /// The number of the request on its connection.
     pub number: u8,
     keeps: bool,
-    /// How many requests came before it on its connection.
+    /// How many requests came on the connection before this one.
     pub before: usize,
 }
 
-/// A client that is lent, and on which terms.
+/// A passed client connection, and its terms.
 pub struct Lent {
     /// The client's connection.
     pub client: TcpStream,
     /// Whether the client speaks HTTP/1.1.
     pub is_http11: bool,
-    /// Whether the client's connection is to be kept.
+    /// Whether the client's connection must stay open.
     pub is_persistent: bool,
     /// Whether the reply has a body: the reply to HEAD has none.
     pub has_body: bool,
-    /// What the reply's `Server` field says.
+    /// The value of the reply's `Server` field.
     pub server: String,
 }
 
@@ -55,19 +55,19 @@ pub struct Connection {
     pub stream: UnixStream,
     input: Vec<u8>,
     passed: Vec<OwnedFd>,
-    /// The memory that it shares.
+    /// The memory that the connection shares.
     pub area: Option<Area>,
-    /// Whether it says behind the end of a request that it waits for another.
+    /// Whether it says, after the end of a request, that it waits for another one.
     says_that_it_waits: bool,
 }
 
 /// Memory that is shared.
 pub struct Area {
-    /// The memory, as a file.
+    /// The memory as a file.
     pub file: File,
-    /// How many chunks it has.
+    /// The number of chunks.
     pub chunks: u16,
-    /// The bytes of each chunk.
+    /// The size of each chunk in bytes.
     pub chunk_size: u32,
     /// The chunks that may be filled.
     pub free: VecDeque<u16>,
@@ -75,9 +75,9 @@ pub struct Area {
 
 /// `FCGI_ABORT_REQUEST`.
 const ABORT: u8 = 2;
-/// The record that lends a client.
+/// The record that passes a client's connection.
 const LEND: u8 = 128;
-/// The record that gives a client back.
+/// The record that gives a client's connection back.
 pub const RETURN: u8 = 129;
 /// The record that shares memory.
 const AREA: u8 = 130;
@@ -93,8 +93,8 @@ pub fn record(kind: u8, number: u8, content: &[u8]) -> Vec<u8> {
     [&[1, kind, 0, number, length[0], length[1], 0, 0], content].concat()
 }
 
-/// Starts an application that says that it knows these transports, and answers each connection in a thread of
-/// its own, for as long as `serve` says that it goes on.
+/// Starts an application that supports these transports. It answers each connection in its own thread,
+/// until `serve` ends it.
 pub fn start(
     directory: &Path,
     name: &str,
@@ -104,7 +104,8 @@ pub fn start(
     start_learning(directory, name, move |_| knows, serve)
 }
 
-/// The same with one that knows something else on each connection, by its number.
+/// Starts an application that supports other transports on each connection, depending on the connection's
+/// number.
 pub fn start_learning(
     directory: &Path,
     name: &str,
@@ -141,7 +142,7 @@ pub fn start_learning(
 }
 
 impl Connection {
-    /// The next record: kind, number, content.
+    /// Reads the next record: kind, number, content.
     pub fn record(&mut self) -> io::Result<(u8, u8, Vec<u8>)> {
         loop {
             if self.input.len() >= 8 {
@@ -176,7 +177,7 @@ impl Connection {
                     let mut answer = vec![content[0], knows.len() as u8];
                     answer.extend_from_slice(&content[2..]);
                     answer.extend_from_slice(knows.as_bytes());
-                    // Padded, as the specification advises (section 3.3).
+                    // The answer is padded, as the specification advises (section 3.3).
                     let mut answer = record(10, 0, &answer);
                     let padding = answer.len().next_multiple_of(8) - answer.len();
                     answer[6] = padding as u8;
@@ -192,7 +193,7 @@ impl Connection {
                     self.area = Some(Area { file: file.into(), chunks, chunk_size, free });
                 }
                 FREE => self.take_free(&content),
-                // One that is over here has been given up there.
+                // The server gave up a request that has already ended here.
                 ABORT if of != number => {}
                 ABORT => return Err(io::ErrorKind::Interrupted.into()),
                 _ if of != number => panic!("a record of request {of} in {number}"),
@@ -235,7 +236,8 @@ impl Connection {
 }
 
 impl Asked {
-    /// Says something; whoever does not listen any more is none of the application's concern.
+    /// Sends records. Returns false if the server no longer reads them, which does not concern the
+    /// application.
     pub fn say(&mut self, records: &[(u8, &[u8])]) -> bool {
         let mut bytes: Vec<u8> =
             records.iter().flat_map(|(kind, content)| record(*kind, self.number, content)).collect();
@@ -245,19 +247,19 @@ impl Asked {
         self.connection.stream.write_all(&bytes).is_ok()
     }
 
-    /// Answers by the stream.
+    /// Answers through the stream.
     pub fn answer(mut self, response: &str) -> Option<Connection> {
         self.say(&[(6, response.as_bytes()), (3, &[0; 8])]).then_some(self.connection)
     }
 
-    /// Gives the client back, having closed it, with these claims, and ends the request.
+    /// Closes the client's connection, gives it back with these claims, and ends the request.
     pub fn give_back(mut self, status: u16, flags: u8, body: u64, sent: u64) -> Option<Connection> {
         self.lent = None;
         let content = returned(status, flags, body, sent);
         self.say(&[(RETURN, &content), (3, &[0; 8])]).then_some(self.connection)
     }
 
-    /// Sends the client a whole reply with that body, and gives it back.
+    /// Sends the client a whole reply with this body, and gives the connection back.
     pub fn serve(mut self, body: &[u8]) -> Option<Connection> {
         let Some(lent) = &mut self.lent else { return self.answer("X: y\n\nby the stream") };
         let is_persistent = lent.is_persistent;
@@ -273,7 +275,7 @@ impl Asked {
         )
     }
 
-    /// Puts bytes into a chunk that is free, once there is one, and says so.
+    /// Waits for a free chunk, fills it with bytes, and reports it.
     pub fn fill(&mut self, bytes: &[u8]) -> bool {
         let area =
             |asked: &mut Self| asked.connection.area.as_mut().expect("memory is shared").free.pop_front();
@@ -295,7 +297,7 @@ impl Asked {
         self.say(&[(FILLED, &content)])
     }
 
-    /// Answers with a head and a body in shared memory, as many bytes in a chunk as said.
+    /// Answers with a head and a body in shared memory, with `each` bytes in a chunk.
     pub fn share(mut self, response: &[u8], each: usize) -> Option<Connection> {
         if self.connection.area.is_none() {
             return self.answer("X: y\n\nby the stream");
@@ -318,13 +320,13 @@ impl Lent {
         format!("HTTP/1.1 200 OK\r\nServer: {}\r\nDate: {date}\r\n{close}{keep}{fields}\r\n", self.server)
     }
 
-    /// Writes all of the bytes, be the socket one that blocks or not; says whether the client took them.
+    /// Writes all bytes, whether the socket blocks or not. Returns whether the client accepted them.
     pub fn write(&mut self, bytes: &[u8]) -> bool {
         write(&mut self.client, bytes)
     }
 }
 
-/// Receives when something comes, descriptors among it: how many bytes. recvmsg(2)
+/// Waits for bytes and receives them, with any descriptors. Returns how many bytes arrived. recvmsg(2)
 fn receive(stream: &UnixStream, buffer: &mut [u8], passed: &mut Vec<OwnedFd>) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -337,7 +339,7 @@ fn receive(stream: &UnixStream, buffer: &mut [u8], passed: &mut Vec<OwnedFd>) ->
     Ok(received.bytes)
 }
 
-/// Writes all of the bytes, be the socket one that blocks or not; says whether the client took them.
+/// Writes all bytes, whether the socket blocks or not. Returns whether the client accepted them.
 pub fn write(client: &mut TcpStream, mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {
         match client.write(bytes) {
@@ -353,18 +355,18 @@ pub fn write(client: &mut TcpStream, mut bytes: &[u8]) -> bool {
     true
 }
 
-/// The content of a record that gives a client back.
+/// The content of a record that gives a client's connection back.
 pub fn returned(status: u16, flags: u8, body: u64, sent: u64) -> Vec<u8> {
     let [high, low] = status.to_be_bytes();
     [&[high, low, flags, 0][..], &body.to_be_bytes(), &sent.to_be_bytes()].concat()
 }
 
-/// The content of a record that says that a chunk is filled.
+/// The content of a record that reports a filled chunk.
 pub fn filled(chunk: u16, length: u32) -> Vec<u8> {
     [&length.to_be_bytes()[..], &chunk.to_be_bytes(), &[0, 0]].concat()
 }
 
-/// The parameters in the content of their records.
+/// Parses the parameters in the content of their records.
 pub fn pairs(mut bytes: &[u8]) -> BTreeMap<String, String> {
     fn length(bytes: &mut &[u8]) -> usize {
         if bytes[0] < 128 {

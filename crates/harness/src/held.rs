@@ -1,6 +1,6 @@
-//! More connections than one process may have descriptors for: processes of their own hold them, and ask on
-//! each when they are told to. The test program is started anew for that, and has to look at its arguments
-//! first ([`is_told_to_hold`]).
+//! Holds more connections than one process may have descriptors for. Additional processes hold them, and
+//! send requests on all of them when asked. To start such a process, the test program runs itself again.
+//! So it must check its arguments first ([`is_told_to_hold`]).
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,7 +13,7 @@ use crate::PATIENCE;
 use crate::client::Client;
 use crate::variant::raise_descriptor_limit;
 
-/// What tells the program that it is such a process: the server's address and two numbers follow.
+/// The argument that marks such a process. The server's address and two numbers follow.
 const HOLD: &str = "hold-connections";
 
 /// Connections that two processes hold.
@@ -25,14 +25,15 @@ struct Holder {
 }
 
 impl Held {
-    /// Each connects so many times. Returns when the kernel has let all in.
+    /// Connects `each` times in each process. Returns when the kernel has accepted all connections.
     pub fn connect(address: SocketAddr, each: usize) -> Self {
         let mut held = Self([1, 2].map(|number| Holder::start(address, each, number)));
         held.0.iter_mut().for_each(|holder| holder.hear("connected"));
         held
     }
 
-    /// Asks for a file on each connection, on all before the first reply is read, and expects that.
+    /// Sends a request for a file on all connections before it reads the first reply. Then it checks
+    /// every reply.
     pub fn ask(&mut self, target: &str, body: &str) {
         for holder in &mut self.0 {
             let input = holder.process.stdin.as_mut().expect("a pipe");
@@ -41,7 +42,7 @@ impl Held {
         self.0.iter_mut().for_each(|holder| holder.hear("answered"));
     }
 
-    /// All leave, by resets.
+    /// Closes all connections with resets.
     pub fn leave(self) {
         for mut holder in self.0 {
             drop(holder.process.stdin.take());
@@ -66,7 +67,7 @@ impl Holder {
     }
 }
 
-/// Whether this is a process of clients; it has done its part then.
+/// Whether this process was started to hold connections. In that case it has done so when this returns.
 pub fn is_told_to_hold() -> bool {
     let mut arguments = std::env::args().skip(1);
     let is_told = arguments.next().as_deref() == Some(HOLD);
@@ -82,7 +83,7 @@ fn hold(mut arguments: impl Iterator<Item = String>) {
     let address: SocketAddr = next().parse().expect("an address");
     let each: usize = next().parse().expect("a number");
     let number: u8 = next().parse().expect("a small number");
-    // Ports of their own for every process: a pair of addresses has less than 30,000.
+    // Every process uses its own client address, because a pair of addresses has fewer than 30,000 ports.
     let from = SocketAddr::from((Ipv4Addr::new(127, 0, 1, number), 0));
     let connect = || {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");

@@ -1,19 +1,20 @@
-//! What tests share.
+//! What the tests of all crates share.
 //!
-//! - The real `sluice`, started on a directory of its own: [`server`], the files in it: [`site`], where cargo
-//!   has built it: [`built`], and a program that is replaced: [`program`].
+//! - The real `sluice`, started in its own directory: [`server`]. Its files: [`site`]. Where cargo has
+//!   built it: [`built`]. A program file that is replaced: [`program`].
 //! - The variants of the server that each test runs for: [`variant`].
-//! - Clients: [`client`] shares no code with the server and checks every reply, [`held`] has connections by
-//!   the ten thousand, and [`passes`] asks while everything ends that can.
+//! - Clients: [`client`] shares no code with the server and checks every reply. [`held`] has tens of
+//!   thousands of connections. [`passes`] sends requests while everything ends that can end.
 //! - Applications behind the server: [`fpm`], [`scripted`], [`guest`], [`conveyed`].
-//! - What surrounds them: a directory in memory ([`scratch`]), network namespaces ([`namespace`]), a disk
+//! - The environment: a directory in memory ([`scratch`]), network namespaces ([`namespace`]), a disk
 //!   that is easily full ([`small_disk`]), a [`terminal`], and which process has which connection
 //!   ([`owners`]).
-//! - What a test leaves out is listed by [`skip`].
-//! - JSON is held against its [`schema`].
+//! - [`skip`] lists what a test leaves out.
+//! - [`schema`] checks JSON against its schema.
 //! - The sources of this workspace, for tests of rules: [`workspace`].
 //!
-//! It depends on none of our crates, so that the tests of each of them may use it.
+//! This crate depends on none of the project's other crates, so that the tests of each of them may use
+//! it.
 
 #![allow(clippy::missing_panics_doc, reason = "a test fails by a panic, and so does what it calls")]
 
@@ -50,8 +51,8 @@ use std::time::{Duration, Instant};
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// How long anything may take that should happen at once: long enough for a busy machine, and the end of a
-/// test that hangs.
+/// How long something may take that should happen at once. It is long enough for a busy machine, and ends
+/// a test that hangs.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Waits until `happened`, and panics with `what` if it never does.
@@ -69,10 +70,10 @@ pub fn sleep_ms(ms: u64) {
     thread::sleep(Duration::from_millis(ms));
 }
 
-/// A free address: no program listens there now. The kernel gives its port to no client, which might have it
-/// before a server does. No test gets the same twice.
+/// A free address: no program listens there now. The kernel gives its port to no client, which could take
+/// it before a server does. No test gets the same address twice.
 pub fn free_address() -> SocketAddr {
-    // The usual `net.ipv4.ip_local_port_range` begins at 32768.
+    // By default, `net.ipv4.ip_local_port_range` begins at 32768.
     const PORTS: RangeInclusive<u16> = 10_000..=32_000;
     static GIVEN: Mutex<Vec<SocketAddr>> = Mutex::new(Vec::new());
     let mut seed = [0; 8];
@@ -87,7 +88,7 @@ pub fn free_address() -> SocketAddr {
     address
 }
 
-/// Numbers that look random and are the same in every run (splitmix64).
+/// Numbers that look random but are the same in every run (splitmix64).
 pub struct Random(pub u64);
 
 impl Random {

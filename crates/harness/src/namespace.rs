@@ -1,5 +1,5 @@
-//! A network namespace for a test program: its own counters and settings of the kernel, and nobody else's
-//! connections.
+//! A network namespace for a test program. It has its own kernel counters and settings, and no
+//! connections of other programs.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
@@ -8,20 +8,22 @@ use std::{env, fs};
 
 use crate::skip;
 
-/// What a new namespace lacks: sysfs shows the interfaces of the one in which it was mounted.
+/// Commands that set up what a new namespace lacks. A sysfs shows the interfaces of the namespace in which it
+/// was mounted.
 const SET_UP: &str = "ip link set lo up && mount -t sysfs sysfs /sys";
 
-/// Set for a program that is in its namespace.
+/// This variable marks a program that is already in its namespace.
 const INSIDE: &str = "SLUICE_TEST_NAMESPACE";
 
-/// Starts this program again in a network namespace of its own, with a loopback interface that is up, and its
-/// own `/sys`. Returns true in there, and false where no namespace can be made; it has said why then.
+/// Starts this program again in a new network namespace, with a loopback interface that is up, and a new
+/// `/sys`. Returns true in the namespace. Returns false if no namespace can be created, and has then
+/// reported why.
 pub fn enter() -> bool {
     if env::var_os(INSIDE).is_some() {
         return true;
     }
     let mut why = String::new();
-    // Without root, in a user namespace in which one is root.
+    // Without root, use a user namespace, in which this process is root.
     for options in [&["--net", "--mount"][..], &["--net", "--mount", "--user", "--map-root-user"]] {
         let probe = Command::new("unshare").args(options).args(["sh", "-c", SET_UP]).output();
         match probe {
@@ -47,8 +49,8 @@ pub fn enter() -> bool {
 
 static SETTINGS: Mutex<()> = Mutex::new(());
 
-/// Settings of the namespace as a test wants them, which no other test changes as long as this is held. They
-/// are those below `net.ipv4`, and stay when it is dropped.
+/// Changes settings of the namespace for a test. No other test changes them while the guard is held. The
+/// settings are those below `net.ipv4`. They stay when the guard is dropped.
 pub fn settings(wanted: &[(&str, u32)]) -> MutexGuard<'static, ()> {
     assert!(env::var_os(INSIDE).is_some(), "these are the namespace's settings, not the machine's");
     let held = SETTINGS.lock().unwrap_or_else(PoisonError::into_inner);

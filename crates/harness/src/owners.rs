@@ -1,7 +1,6 @@
-//! Which process has which connection: ss(8) knows the inode of each socket, `/proc/PID/fd` which process has
-//! it open.
-//! Where processes have one descriptor table, everybody has everything open, and whose a socket is is told by
-//! the epoll instance that waits for it, and by who waits for that.
+//! Finds out which process has which connection. ss(8) shows the inode of each socket, and `/proc/PID/fd`
+//! shows which process has it open. If processes share one descriptor table, every process has everything
+//! open. Then a socket belongs to the process that waits on the epoll instance that watches the socket.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -16,7 +15,7 @@ pub fn sockets(pid: u32) -> HashSet<u64> {
     descriptors.flatten().filter_map(|entry| socket(&entry.path())).collect()
 }
 
-/// The sockets, by inode, that a process's epoll instance waits for; none if it has ended.
+/// The sockets, by inode, that a process's epoll instance watches. Empty if the process has ended.
 pub fn sockets_waited_for(pid: u32) -> HashSet<u64> {
     let Some(instance) = epoll_instance(pid) else { return HashSet::new() };
     let told = fs::read_to_string(format!("/proc/{pid}/fdinfo/{instance}")).unwrap_or_default();
@@ -26,7 +25,7 @@ pub fn sockets_waited_for(pid: u32) -> HashSet<u64> {
     numbers.filter_map(|number| socket(Path::new(&format!("/proc/{pid}/fd/{number}")))).collect()
 }
 
-/// The epoll instance that a process waits at, as soon as it does. `None`: there is none, or the process has
+/// The epoll instance that a process waits on, once it does. `None`: there is none, or the process has
 /// ended.
 fn epoll_instance(pid: u32) -> Option<u64> {
     let link = |number: &OsStr| fs::read_link(Path::new(&format!("/proc/{pid}/fd")).join(number));
@@ -48,16 +47,17 @@ fn epoll_instance(pid: u32) -> Option<u64> {
     found
 }
 
-/// The inode of the socket that a descriptor is, if it is one.
+/// The inode of a descriptor's socket, if the descriptor is a socket.
 fn socket(descriptor: &Path) -> Option<u64> {
     let link = fs::read_link(descriptor).ok()?;
     link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// The server's ends of the connections to an IPv4 address: the port of each client, and the socket's inode.
+/// The server's ends of the connections to an IPv4 address: the port of each client, and the socket's
+/// inode.
 ///
-/// `ss` has the kernel leave out connections that are over. There are tens of thousands of them when many
-/// tests run, and `/proc/net/tcp` has a line for each.
+/// `ss` lets the kernel omit closed connections. When many tests run, there are tens of thousands of
+/// them, and `/proc/net/tcp` has a line for each.
 pub fn connections(server: SocketAddr) -> HashMap<u16, u64> {
     let which = ["exclude", "time-wait", "exclude", "listening", "src", &server.to_string()];
     let output = Command::new("ss").args(["-Htnea"]).args(which).output().expect("ss runs (iproute2)");
@@ -65,8 +65,8 @@ pub fn connections(server: SocketAddr) -> HashMap<u16, u64> {
     String::from_utf8_lossy(&output.stdout).lines().filter_map(connection).collect()
 }
 
-/// A line is `STATE RECEIVED UNSENT LOCAL PEER ...`, with `ino:INODE` among the rest. A connection that is
-/// closed, or waits in the accept queue, has none.
+/// Parses a line: `STATE RECEIVED UNSENT LOCAL PEER ...`, with `ino:INODE` among the rest. A connection
+/// that is closed, or waits in the accept queue, has no inode.
 fn connection(line: &str) -> Option<(u16, u64)> {
     let (_, port) = line.split_whitespace().nth(4)?.rsplit_once(':')?;
     let inode = line.split_whitespace().find_map(|word| word.strip_prefix("ino:"))?;

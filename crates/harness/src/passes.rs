@@ -1,9 +1,9 @@
-//! Replies that take another way than the stream, while everything happens that can end one: clients that
-//! reset their connections, workers that are killed, and applications that whoever calls has misbehave, or
-//! kills. Each reply carries its request's token from the first byte to the last, so that a byte of another's
-//! shows; and what the server holds afterwards is what it held before.
+//! Tests replies that use another transport than the stream, while everything happens that can end a
+//! reply. Clients reset their connections, workers are killed, and the caller makes applications
+//! misbehave or kills them. Each reply repeats its request's token from the first byte to the last, so
+//! that a byte from another reply is detected. Afterwards, the server must hold what it held before.
 //!
-//! `SLUICE_PASSES` says how many requests, and `SLUICE_SEED` what is drawn.
+//! `SLUICE_PASSES` sets the number of requests, and `SLUICE_SEED` the random numbers.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,10 +16,10 @@ use crate::client::{Broken, Client};
 use crate::server::Server;
 use crate::{Random, eventually, sleep_ms};
 
-/// Clients that ask at the same time.
+/// Clients that send requests at the same time.
 const CLIENTS: u64 = 6;
 
-/// How many requests: enough to see most of what can happen, unless the environment says otherwise.
+/// The number of requests. The default is enough to see most of what can happen.
 fn rounds() -> u64 {
     from_environment("SLUICE_PASSES", 600)
 }
@@ -28,12 +28,12 @@ fn from_environment(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
 }
 
-/// Numbers of that kind, drawn by the seed.
+/// Random numbers of one kind, from the seed.
 pub fn random(kind: u64) -> Random {
     Random(from_environment("SLUICE_SEED", 7).wrapping_mul(1000) + kind)
 }
 
-/// The body that a request for a token is answered with: its token and where it stands, 16 bytes at a time.
+/// The body of a reply for a token: the token and the position, in blocks of 16 bytes.
 pub fn reply_to(token: u64) -> Vec<u8> {
     let mut body = String::new();
     for at in 0..=token % 20_000 {
@@ -42,12 +42,12 @@ pub fn reply_to(token: u64) -> Vec<u8> {
     body.into_bytes()
 }
 
-/// Asks for all these, while workers are killed and `meanwhile` is called again and again.
+/// Sends all these requests, while workers are killed and `meanwhile` is called repeatedly.
 #[track_caller]
 pub fn run(server: &Server, transport: &str, meanwhile: impl Fn(&mut Random) + Sync) {
     eprintln!("{transport}, SLUICE_PASSES={} SLUICE_SEED={}", rounds(), from_environment("SLUICE_SEED", 7));
     server.warm_up();
-    // As much as it holds when all has happened once.
+    // What the server holds once everything has happened at least once.
     crowd(server, 100, 10);
     let before = level(server);
     let is_over = AtomicBool::new(false);
@@ -77,7 +77,7 @@ pub fn run(server: &Server, transport: &str, meanwhile: impl Fn(&mut Random) + S
     assert!(used > 0, "{}", server.status()["pools"]);
     server.warm_up();
     let mut after = before;
-    // Workers that are started again have a copy of the status process's eventfd, which the first have not.
+    // Restarted workers have a copy of the status process's eventfd, which the first ones do not have.
     let workers = server.workers().len();
     eventually("it holds what it held", || {
         after = level(server);
@@ -86,7 +86,8 @@ pub fn run(server: &Server, transport: &str, meanwhile: impl Fn(&mut Random) + S
     eprintln!("{whole} of {} whole; descriptors and bytes {before:?}, and then {after:?}", rounds());
 }
 
-/// Has some clients ask for so many tokens together, and says how many replies were whole.
+/// Lets several clients send requests for `rounds` tokens together. Returns how many replies were
+/// complete.
 fn crowd(server: &Server, rounds: u64, kind: u64) -> u64 {
     let (next, whole) = (AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -104,7 +105,7 @@ fn crowd(server: &Server, rounds: u64, kind: u64) -> u64 {
     whole.into_inner()
 }
 
-/// Asks for a token, on the connection that there is or another. Says whether all of the reply came.
+/// Requests a token, on the existing connection or on a new one. Returns whether the whole reply arrived.
 fn ask(server: &Server, random: &mut Random, client: &mut Option<Client>) -> bool {
     let token = random.draw() >> 40;
     let mut connection = client.take().unwrap_or_else(|| server.connect());
@@ -127,12 +128,12 @@ fn ask(server: &Server, random: &mut Random, client: &mut Option<Client>) -> boo
             is_its_own
         }
         Err(Broken::Silent | Broken::Malformed(_)) => panic!("{token}: nothing came"),
-        // What came of it is in its buffer, and was its own as far as it goes.
+        // The part that arrived is in the client's buffer, and was correct as far as it goes.
         Err(_) => false,
     }
 }
 
-/// Descriptors and bytes of memory of a server without clients.
+/// Descriptors and bytes of memory that a server without clients holds.
 fn level(server: &Server) -> (usize, u64) {
     eventually("no connection is left", || {
         let status = server.status();

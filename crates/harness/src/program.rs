@@ -1,4 +1,4 @@
-//! A server that runs from a file of its own, which can be replaced.
+//! A server that runs from a copy of the program, which a test can replace.
 
 use std::fs;
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use crate::built;
 use crate::server::{Server, Setup};
 
-/// Starts it, and gives its file.
+/// Starts the server, and returns the program's file.
 pub fn from_a_file(setup: Setup) -> (Server, PathBuf) {
     let program = setup.directory().join("sluice");
     replace(&program, sluice());
@@ -18,11 +18,11 @@ pub fn from_a_file(setup: Setup) -> (Server, PathBuf) {
     (setup.start_as(command), program)
 }
 
-/// The file is replaced by another in one step, as package managers do.
+/// Replaces the program's file in one step, as package managers do.
 pub fn replace(program: &Path, by: impl AsRef<[u8]>) {
     let new = program.with_extension("new");
-    // What another test forks meanwhile would have the file open as well if it were written here, and it
-    // could not be run.
+    // A shell writes the file. If this process wrote it, a process that another test forks meanwhile
+    // would also have it open for writing, and then it could not be executed.
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", "cat >\"$0\" && chmod 755 \"$0\""]).arg(&new).stdin(Stdio::piped());
     let mut shell = shell.spawn().expect("a shell");

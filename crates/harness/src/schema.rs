@@ -1,10 +1,11 @@
-//! JSON against its schema, by another program: Python's jsonschema (Debian package python3-jsonschema).
+//! Checks JSON against its schema with another program: Python's jsonschema (Debian package
+//! python3-jsonschema).
 
 use std::path::Path;
 use std::process::Command;
 
-/// Schemas name all members, so that none is written that is described nowhere. Programs of others are told
-/// that members may be added: the files have no such rule.
+/// In this check, schemas must name all members, so that every member that is written is documented. The
+/// schema files themselves do not require this, because other programs must expect additional members.
 const SCRIPT: &str = r#"
 import json, sys
 from jsonschema import Draft202012Validator, RefResolver
@@ -33,10 +34,10 @@ for document in documents:
         sys.exit(f"{error.json_path}: {error.message[:2000]}")
 "#;
 
-/// Debian's own, for which its packages are.
+/// Debian's own Python, which its packages are for.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// Whether Debian's Python has these modules; if not, that is listed as skipped.
+/// Whether Debian's Python has these modules. If not, this is listed as skipped.
 pub fn has_python(modules: &str, for_what: &str) -> bool {
     let has = Command::new(PYTHON).args(["-c", &format!("import {modules}")]).output();
     let has = has.is_ok_and(|output| output.status.success());
@@ -46,7 +47,7 @@ pub fn has_python(modules: &str, for_what: &str) -> bool {
     has
 }
 
-/// Runs a script of Python in a directory, and gives what it said against it.
+/// Runs a Python script in a directory. On failure, returns what it printed.
 pub fn run_python(script: &str, arguments: &[&str], directory: &Path) -> Result<(), String> {
     let mut python = Command::new(PYTHON);
     python.args(["-c", script]).args(arguments).current_dir(directory);
@@ -54,7 +55,7 @@ pub fn run_python(script: &str, arguments: &[&str], directory: &Path) -> Result<
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
-/// Panics if a file is not what `docs/schemas/NAME.schema.json` says, with all members that it has.
+/// Panics if a file does not match `docs/schemas/NAME.schema.json`, including all members that it has.
 #[track_caller]
 pub fn check(name: &str, document: &Path) {
     if !has_python("jsonschema", "files against their schemas") {

@@ -1,5 +1,5 @@
-//! An application that does as a test says, at a Unix socket, and the standard site with one. It shares no
-//! code with the server.
+//! An application on a Unix socket that behaves as a test says, and the standard site with such an
+//! application. It shares no code with the server.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use crate::guest::{self, pairs};
 use crate::server::{Server, Setup};
 use crate::variant::Variant;
 
-/// A request as it arrived, and the connection to answer it on.
+/// A request, and the connection to answer it on.
 pub struct Asked {
     /// The parameters, by name.
     pub params: BTreeMap<String, String>,
@@ -21,12 +21,12 @@ pub struct Asked {
     pub body: Vec<u8>,
     /// The connection from the server.
     pub stream: UnixStream,
-    /// Its number on the connection, and whether that is to be kept.
+    /// The number of the request on its connection, and whether the connection must stay open.
     number: u8,
     keeps: bool,
 }
 
-/// Records of that kind with that content, for the first request of a connection.
+/// A record with this kind and content, for the first request of a connection.
 pub fn record(kind: u8, content: &[u8]) -> Vec<u8> {
     numbered(1, kind, content)
 }
@@ -41,40 +41,41 @@ fn numbered(number: u8, kind: u8, content: &[u8]) -> Vec<u8> {
     records
 }
 
-/// What ends a request well.
+/// The record that ends a request successfully.
 pub fn end() -> Vec<u8> {
     record(3, &[0; 8])
 }
 
-/// A whole answer.
+/// A complete answer.
 pub fn answer(response: impl AsRef<[u8]>) -> Vec<u8> {
     [record(6, response.as_ref()), end()].concat()
 }
 
 impl Asked {
-    /// Says something; whoever does not listen any more is none of the application's concern.
+    /// Sends records. Returns false if the server no longer reads them, which does not concern the
+    /// application.
     pub fn say(&mut self, records: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(records.as_ref()).is_ok()
     }
 
-    /// Answers it, and says so many times that this was all.
+    /// Answers the request, and sends the end of it `ends` times.
     pub fn answer(&mut self, response: &str, ends: usize) -> bool {
         let end = numbered(self.number, 3, &[0; 8]).repeat(ends);
         self.say([numbered(self.number, 6, response.as_bytes()), end].concat())
     }
 
-    /// Records of these kinds with these contents, for its request.
+    /// Records with these kinds and contents, for this request.
     pub fn numbered(&self, records: &[(u8, &[u8])]) -> Vec<u8> {
         records.iter().flat_map(|(kind, content)| numbered(self.number, *kind, content)).collect()
     }
 
-    /// Reads the next record: its kind.
+    /// Reads the next record and returns its kind.
     pub fn next_record(&mut self) -> Option<u8> {
         read_record(&mut self.stream).ok().map(|(kind, ..)| kind)
     }
 }
 
-/// Starts an application, which answers each connection in a thread of its own until the process ends.
+/// Starts an application that answers each connection in its own thread until the process ends.
 pub fn start<R>(directory: &Path, name: &str, serve: impl Fn(Asked) -> R + Send + Sync + 'static) -> PathBuf {
     let serve = move |stream| {
         if let Ok(asked) = read(stream) {
@@ -86,7 +87,7 @@ pub fn start<R>(directory: &Path, name: &str, serve: impl Fn(Asked) -> R + Send 
     if conveyed::transport() == "stream" { listen(path, serve) } else { conveyed::start(&path, serve) }
 }
 
-/// Has each connection to a socket of that name served in a thread of its own.
+/// Serves each connection to a socket with this path in its own thread.
 fn listen(path: PathBuf, serve: impl Fn(UnixStream) + Send + Sync + 'static) -> PathBuf {
     let listener = UnixListener::bind(&path).expect("a socket");
     let serve = Arc::new(serve);
@@ -99,8 +100,8 @@ fn listen(path: PathBuf, serve: impl Fn(UnixStream) + Send + Sync + 'static) -> 
     path
 }
 
-/// Starts an application that takes one request after the other from each connection, for as long as it and
-/// the server keep that: each with how many there were before.
+/// Starts an application that takes several requests from each connection, one after the other, while it
+/// and the server keep the connection. `serve` also gets how many requests came before.
 pub fn start_keeping(
     directory: &Path,
     name: &str,
@@ -118,7 +119,7 @@ pub fn start_keeping(
     })
 }
 
-/// The standard site with a pool that an application in this process is, for all below `/app/`.
+/// The standard site with a pool for all paths below `/app/`. This process is the application.
 pub fn scripted_site<R>(variant: &Variant, serve: impl Fn(Asked) -> R + Send + Sync + 'static) -> Server {
     scripted_site_with(variant, "", serve)
 }
@@ -132,7 +133,7 @@ pub fn scripted_site_with<R>(
     gateway_site(variant, "", of_pool, serve)
 }
 
-/// The same with settings of the gateway.
+/// A site like that of [`scripted_site_with`], with settings of the gateway as well.
 pub fn gateway_site<R>(
     variant: &Variant,
     of_gateway: &str,
@@ -144,8 +145,8 @@ pub fn gateway_site<R>(
     setup.config(&format!("{}[gateway]\n{of_gateway}\n", pool(&[&socket], of_pool))).start()
 }
 
-/// The standard site with a pool of that transport, for all below `/app/`. The application says when it
-/// waits.
+/// The standard site with a pool that uses this transport, for all paths below `/app/`. The application
+/// reports when it waits.
 pub fn guest_site(
     variant: &Variant,
     transport: &'static str,
@@ -159,7 +160,8 @@ pub fn guest_site(
     setup.config(&pool(&[&socket], &more)).start()
 }
 
-/// A pool `app` of applications at these sockets, with more settings, and a route to it for `/app/**`.
+/// A pool `app` of applications on these sockets, with additional settings, and a route to it for
+/// `/app/**`.
 pub fn pool(sockets: &[&Path], more: &str) -> String {
     let transport = match conveyed::transport() {
         "stream" => String::new(),
@@ -173,7 +175,8 @@ pub fn pool(sockets: &[&Path], more: &str) -> String {
     )
 }
 
-/// Reads a request; or a question, which is answered as told, and then a request if that says so.
+/// Reads a request, or first a question. `answer` answers the question, and says whether a request
+/// follows.
 pub fn read_or_question(
     mut stream: UnixStream,
     answer: impl FnOnce(&mut UnixStream) -> bool,
@@ -189,7 +192,7 @@ fn read(stream: UnixStream) -> io::Result<Asked> {
     read_on(stream, None)
 }
 
-/// Reads a request whose first record has been read, if it has.
+/// Reads a request whose first record may already have been read.
 fn read_on(mut stream: UnixStream, mut first: Option<(u8, Vec<u8>, u8)>) -> io::Result<Asked> {
     let (mut number, mut keeps) = (0, false);
     let (mut params, mut body, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
@@ -214,7 +217,7 @@ fn read_on(mut stream: UnixStream, mut first: Option<(u8, Vec<u8>, u8)>) -> io::
     Ok(Asked { params: pairs(&params), body, stream, number, keeps })
 }
 
-/// The next record: kind, content, and the number of its request.
+/// Reads the next record: kind, content, and the number of its request.
 fn read_record(stream: &mut UnixStream) -> io::Result<(u8, Vec<u8>, u8)> {
     let mut header = [0; 8];
     stream.read_exact(&mut header)?;

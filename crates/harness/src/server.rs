@@ -1,5 +1,5 @@
-//! The real `sluice serve`, started on files of its own, watched through `/proc` and its standard error, and
-//! stopped when the test is over.
+//! Runs the real `sluice serve` on its own files, observes it through `/proc` and its standard error, and
+//! stops it when the test ends.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -19,7 +19,7 @@ use crate::client::{Client, Reply, request};
 use crate::variant::Variant;
 use crate::{PATIENCE, conveyed, eventually, scratch, site, sleep_ms};
 
-/// A server to be started.
+/// A server before its start.
 pub struct Setup {
     program: PathBuf,
     directory: TempDir,
@@ -30,21 +30,21 @@ pub struct Setup {
     common_descriptors: bool,
 }
 
-/// A server that runs.
+/// A running server.
 pub struct Server {
     child: Child,
     /// The address of the first listener.
     pub address: SocketAddr,
     directory: TempDir,
-    /// Whether workers and supervisor have one descriptor table.
+    /// Whether workers and supervisor share one descriptor table.
     pub common_descriptors: bool,
-    /// Whether it has applications, whose replies may be of unknown length.
+    /// Whether it has applications. Their replies may have unknown length.
     has_applications: bool,
     stderr: Arc<Lines>,
     ended: Option<ExitStatus>,
 }
 
-/// What the server has said so far.
+/// What the server has written to standard error so far.
 #[derive(Default)]
 struct Lines {
     said: Mutex<(Vec<String>, bool)>,
@@ -52,12 +52,12 @@ struct Lines {
 }
 
 impl Setup {
-    /// A server of the standard site on a free port.
+    /// A server for the standard site, on a free port.
     pub fn new(variant: &Variant) -> Self {
         Self::of(variant, scratch::directory())
     }
 
-    /// The same, with files on a disk rather than in memory.
+    /// A server for the standard site whose files are on a disk instead of in memory.
     pub fn on_disk(variant: &Variant) -> Self {
         Self::of(variant, scratch::on_disk())
     }
@@ -77,26 +77,26 @@ impl Setup {
         setup
     }
 
-    /// Sets keys of the TOML file. Each call adds to the text: keys of the top go before tables.
+    /// Sets keys of the TOML file. Each call appends text, so keys of the top must come before tables.
     pub fn config(mut self, text: &str) -> Self {
         self.config.push_str(text);
         self.config.push('\n');
         self
     }
 
-    /// Gives `sluice serve` one more argument.
+    /// Adds an argument for `sluice serve`.
     pub fn argument(mut self, text: impl Into<String>) -> Self {
         self.arguments.push(text.into());
         self
     }
 
-    /// Lets the server have no more descriptors than that.
+    /// Limits the number of the server's descriptors.
     pub fn descriptor_limit(mut self, limit: u32) -> Self {
         self.descriptor_limit = Some(limit);
         self
     }
 
-    /// A file in the root.
+    /// Adds a file to the root.
     pub fn file(self, path: &str, content: impl AsRef<[u8]>) -> Self {
         let path = self.root().join(path);
         fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
@@ -104,18 +104,18 @@ impl Setup {
         self
     }
 
-    /// Where the files are.
+    /// The root directory.
     pub fn root(&self) -> PathBuf {
         self.directory.path().join("root")
     }
 
-    /// The directory that the root and all else of this server is in.
+    /// The directory that contains the root and everything else of this server.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The command that starts it, on a free port unless arguments or the configuration's first line say
-    /// otherwise.
+    /// The command that starts the server. It uses a free port, unless arguments or the first line of the
+    /// configuration set one.
     pub fn command(&self) -> Command {
         let directory = self.directory.path();
         let config = directory.join("sluice.toml");
@@ -144,7 +144,7 @@ impl Setup {
             || self.arguments.iter().any(|argument| argument.starts_with("--php"))
     }
 
-    /// What comes of it where it is to end by itself: one that serves is told to, after a while.
+    /// The output of a server that should exit by itself. If it keeps serving, `timeout` ends it.
     pub fn output(&self) -> Output {
         let usual = self.command();
         let mut command = Command::new("timeout");
@@ -152,14 +152,14 @@ impl Setup {
         command.output().expect("sluice runs")
     }
 
-    /// Starts it and waits until it listens.
+    /// Starts the server and waits until it listens.
     #[track_caller]
     pub fn start(self) -> Server {
         let command = self.command();
         self.start_as(command)
     }
 
-    /// Starts it by another command than its own, and waits until it listens.
+    /// Starts the server with another command, and waits until it listens.
     #[track_caller]
     pub fn start_as(self, mut command: Command) -> Server {
         settle();
@@ -175,7 +175,7 @@ impl Setup {
             stderr,
             ended: None,
         };
-        // A message of the error log carries a time, this line does not.
+        // A message in the error log begins with a time, and this line does not.
         let line = server.wait_for_line(|line| line.starts_with("listening on http://"));
         server.address = parse_address(&line).unwrap_or_else(|| panic!("no address in {line:?}"));
         server
@@ -183,24 +183,24 @@ impl Setup {
 }
 
 impl Server {
-    /// A server of the standard site with no more settings.
+    /// Starts a server for the standard site without further settings.
     #[track_caller]
     pub fn start(variant: &Variant) -> Self {
         Setup::new(variant).start()
     }
 
-    /// A server of the standard site with keys of the TOML file.
+    /// Starts a server for the standard site with these keys of the TOML file.
     #[track_caller]
     pub fn with(variant: &Variant, config: &str) -> Self {
         Setup::new(variant).config(config).start()
     }
 
-    /// A connection to its first listener.
+    /// Connects to its first listener.
     pub fn connect(&self) -> Client {
         self.client_over(Client::connect(self.address))
     }
 
-    /// A connection that takes in no more than a few kilobytes that its owner does not read.
+    /// A connection that accepts at most a few kilobytes that the test does not read.
     pub fn connect_narrow(&self) -> Client {
         self.client_over(Client::connect_narrow(self.address))
     }
@@ -209,19 +209,19 @@ impl Server {
         if self.has_applications { client.taking_chunks() } else { client }
     }
 
-    /// GET on a connection of its own.
+    /// Sends GET on a new connection.
     #[track_caller]
     pub fn get(&self, target: &str) -> Reply {
         self.fetch("GET", target, &[])
     }
 
-    /// A request on a connection of its own.
+    /// Sends a request on a new connection.
     #[track_caller]
     pub fn fetch(&self, method: &str, target: &str, fields: &[(&str, &str)]) -> Reply {
         self.connect().fetch(method, target, fields)
     }
 
-    /// Sends bytes on a connection of their own and reads one reply.
+    /// Sends bytes on a new connection and reads one reply.
     #[track_caller]
     pub fn one(&self, bytes: impl AsRef<[u8]>) -> Reply {
         let mut client = self.connect();
@@ -229,30 +229,30 @@ impl Server {
         client.reply()
     }
 
-    /// The directory that is served.
+    /// The root directory.
     pub fn root(&self) -> PathBuf {
         self.directory.path().join("root")
     }
 
-    /// The directory that the root and all else of this server is in.
+    /// The directory that contains the root and everything else of this server.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Writes a file into the root, and waits until it is one like the others.
+    /// Writes a file into the root, and waits until the server treats it like the others.
     pub fn write(&self, path: &str, content: impl AsRef<[u8]>) {
         fs::write(self.root().join(path), content).expect("a file");
         settle();
     }
 
-    /// Puts a file into the place of another in one step. It may have no validators yet.
+    /// Replaces a file in one step. The new file may have no validators yet.
     pub fn replace(&self, path: &str, content: impl AsRef<[u8]>) {
         let fresh = self.directory.path().join("fresh");
         fs::write(&fresh, content).expect("a file");
         fs::rename(fresh, self.root().join(path)).expect("a file can be moved");
     }
 
-    /// Gives it another TOML file, for a reload.
+    /// Replaces the TOML file, for a reload.
     pub fn rewrite_config(&self, text: &str) {
         let directory = self.directory.path();
         fs::write(directory.join("sluice.toml"), config_text(directory, text)).expect("a file");
@@ -263,12 +263,12 @@ impl Server {
         self.child.id()
     }
 
-    /// Sends that signal to the process that was started.
+    /// Sends a signal to the process that was started.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("the server is there");
     }
 
-    /// To all of its processes.
+    /// Sends a signal to all processes of the server.
     pub fn signal_all(&self, signal: Signal) {
         for pid in self.processes() {
             let pid = Pid::from_raw(pid as i32).expect("a process");
@@ -276,12 +276,12 @@ impl Server {
         }
     }
 
-    /// Stops all of its processes: nothing of what comes from here on is seen before they go on.
+    /// Stops all processes of the server. They notice nothing that happens until they continue.
     pub fn stop_all(&self) {
         stop(&self.processes());
     }
 
-    /// Whether it has ended.
+    /// Whether the server has exited.
     pub fn has_ended(&mut self) -> bool {
         if self.ended.is_none() {
             self.ended = self.child.try_wait().expect("a child can be waited for");
@@ -289,7 +289,7 @@ impl Server {
         self.ended.is_some()
     }
 
-    /// Waits for its end, and tells the exit code; `None` is the end by a signal.
+    /// Waits for the server's exit and returns the exit code. `None`: a signal ended it.
     #[track_caller]
     pub fn exit_code(&mut self) -> Option<i32> {
         let began = Instant::now();
@@ -300,7 +300,7 @@ impl Server {
         self.ended.and_then(|status| status.code())
     }
 
-    /// The first line of standard error, be it said already or yet to come, that is like this.
+    /// The first matching line of standard error, already written or still to come.
     #[track_caller]
     pub fn wait_for_line(&self, like: impl Fn(&str) -> bool) -> String {
         self.stderr.wait_for(like).unwrap_or_else(|| panic!("no such line in: {:#?}", self.stderr()))
@@ -311,7 +311,7 @@ impl Server {
         self.stderr.said.lock().expect("no reader panics").0.clone()
     }
 
-    /// All that it has written to standard output; only when it has ended.
+    /// Everything that the server has written to standard output. Call this only after it has exited.
     pub fn stdout(&mut self) -> String {
         let mut text = String::new();
         self.child.stdout.take().expect("asked once").read_to_string(&mut text).expect("text");
@@ -323,7 +323,7 @@ impl Server {
         self.try_status_page(path, PATIENCE).expect("an endpoint that answers")
     }
 
-    /// The same of a server that may be stopped.
+    /// A page of the status endpoint, for a server that may be stopped.
     fn try_status_page(&self, path: &str, patience: Duration) -> io::Result<(u16, String)> {
         let mut stream = UnixStream::connect(self.directory.path().join("status"))?;
         stream.set_read_timeout(Some(patience))?;
@@ -341,7 +341,7 @@ impl Server {
         serde_json::from_str(&text).expect("JSON")
     }
 
-    /// A number of the status's total, by its path such as `replies/2xx`.
+    /// A counter in the status's total, by its path, such as `replies/2xx`.
     #[track_caller]
     pub fn count(&self, path: &str) -> u64 {
         let status = self.status();
@@ -349,7 +349,7 @@ impl Server {
         value.and_then(Value::as_u64).unwrap_or_else(|| panic!("no {path} in {status:#}"))
     }
 
-    /// A number of its first pool's of applications, such as `failures`.
+    /// A counter of the first pool of applications, such as `failures`.
     #[track_caller]
     pub fn pool_count(&self, name: &str) -> u64 {
         let status = self.status();
@@ -357,8 +357,8 @@ impl Server {
         value.unwrap_or_else(|| panic!("no {name} of a pool in {status:#}"))
     }
 
-    /// How many replies its first pool says were passed, shared, and came by the stream nevertheless, and how
-    /// many clients left; if it says anything, and has one.
+    /// The first pool's counts of replies that were passed, were shared, and came by the stream
+    /// nevertheless, and of clients that disconnected. `None` if there is no answer or no pool.
     fn transports(&self) -> Option<[u64; 4]> {
         let (_, text) = self.try_status_page("/json", Duration::from_secs(1)).ok()?;
         let status: Value = serde_json::from_str(&text).expect("JSON");
@@ -369,25 +369,25 @@ impl Server {
         )
     }
 
-    /// Where it listens over TCP, in the order in which it says so.
+    /// The TCP addresses that it listens on, in the order in which it reports them.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        // The line after them.
+        // The line after the addresses.
         self.wait_for_line(|line| line.starts_with("status on "));
         self.stderr().iter().filter_map(|line| parse_address(line)).collect()
     }
 
-    /// The processes that serve, by the number of the worker.
+    /// The worker processes, by the number of the worker.
     pub fn workers(&self) -> Vec<u32> {
         let status = self.status();
         let workers = status["workers"].as_array().expect("workers");
         let pids = workers.iter().map(|worker| worker["pid"].as_u64().expect("a process") as u32);
-        // Workers that are threads have one in common.
+        // Workers that are threads have the same process.
         let mut pids: Vec<u32> = pids.collect();
         pids.dedup();
         pids
     }
 
-    /// Has every worker answer requests, so that each has started and holds the file.
+    /// Makes every worker answer requests, so that each has started and has the file open.
     pub fn warm_up(&self) {
         eventually("every worker has answered", || {
             let mut clients: Vec<Client> = (0..20).map(|_| self.connect()).collect();
@@ -401,30 +401,30 @@ impl Server {
         });
     }
 
-    /// Descriptors that it has open, all of its processes taken together.
+    /// Open descriptors in all processes of the server together.
     pub fn descriptors(&self) -> usize {
-        // Those of workers may be the supervisor's, and count once.
+        // If workers share the supervisor's descriptors, these count once.
         let counted = if self.common_descriptors { self.workers() } else { Vec::new() };
         self.processes().into_iter().filter(|pid| !counted.contains(pid)).map(open_descriptors).sum()
     }
 
-    /// Bytes of memory of its own that are in use, all of its processes taken together.
+    /// Resident memory of all processes of the server, without file pages, in bytes.
     pub fn memory(&self) -> u64 {
         self.processes().into_iter().map(memory).sum()
     }
 
-    /// Time that it has spent on the CPU so far, in clock ticks of 10 ms.
+    /// CPU time that the server has used so far, in clock ticks of 10 ms.
     pub fn cpu_ticks(&self) -> u64 {
         self.processes().into_iter().map(cpu_ticks).sum()
     }
 
-    /// Its process, and those that it has made.
+    /// The server's process and its descendants.
     pub fn processes(&self) -> Vec<u32> {
         family(self.pid())
     }
 }
 
-/// A process, and those that it and they have made.
+/// A process and its descendants.
 pub fn family(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
     let mut looked_at = 0;
@@ -435,8 +435,7 @@ pub fn family(pid: u32) -> Vec<u32> {
     found
 }
 
-/// What a process has made and runs: one that has ended is kept for a while, until its parent has the kernel
-/// clear it away.
+/// The children of a process. A child that has ended is included until its parent has reaped it.
 pub fn children(pid: u32) -> Vec<u32> {
     let mut found: Vec<u32> = Vec::new();
     for thread in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
@@ -447,8 +446,8 @@ pub fn children(pid: u32) -> Vec<u32> {
     found
 }
 
-/// Stops processes, and waits until each of their threads has stopped: until the kernel has got round to a
-/// thread it goes on.
+/// Stops processes, and waits until all their threads have stopped. A thread continues until the kernel
+/// has processed the signal for it.
 pub fn stop(pids: &[u32]) {
     for &pid in pids {
         kill_process(Pid::from_raw(pid as i32).expect("a process"), Signal::STOP)
@@ -463,35 +462,35 @@ fn is_stopped(pid: u32) -> bool {
     states.all(|state| state == 'T')
 }
 
-/// What a process does, as proc(5) abbreviates it: `T` where it is stopped, `Z` where its parent has not
-/// taken notice of its end yet.
+/// The state of a process as proc(5) abbreviates it: `T` if it is stopped, `Z` if its parent has not
+/// reaped it yet.
 pub fn state(pid: u32) -> Option<char> {
     state_in(Path::new(&format!("/proc/{pid}")))
 }
 
-/// The same of a process or thread by its directory.
+/// The state of a process or thread, by its directory.
 fn state_in(directory: &Path) -> Option<char> {
     let stat = fs::read_to_string(directory.join("stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Descriptors that a process has open; none if there is no such process.
+/// Open descriptors of a process. 0 if there is no such process.
 pub fn open_descriptors(pid: u32) -> usize {
     let directory = format!("/proc/{pid}/fd");
     match fs::metadata(&directory).map_or(0, |directory| directory.len()) {
-        // Before Linux 6.2.
+        // Kernels before Linux 6.2.
         0 => fs::read_dir(directory).map_or(0, Iterator::count),
         count => count as usize,
     }
 }
 
-/// The number that the next descriptor of a process will have.
+/// The number that the next descriptor of a process will get.
 pub fn first_free_descriptor(pid: u32) -> u64 {
     let is_free = |number: &u64| !Path::new(&format!("/proc/{pid}/fd/{number}")).is_symlink();
     (0..u64::MAX).find(is_free).expect("there are not so many")
 }
 
-/// The highest number that a descriptor of a process has.
+/// The highest descriptor number of a process.
 pub fn highest_descriptor(pid: u32) -> u64 {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).expect("a process");
     let numbers = open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -507,7 +506,7 @@ impl Drop for Server {
             return;
         }
         let counted = if thread::panicking() { None } else { conveyed::miscounted(|| self.transports()) };
-        // It may be stopped by the test.
+        // The test may have stopped it.
         let _ = kill_process(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.wait();
         assert_eq!(counted, None, "the server counts something else");
@@ -545,13 +544,13 @@ impl Lines {
     }
 }
 
-/// A file that was changed a moment ago may be changed again without a trace in its times: until then it is
-/// served without validators.
+/// Waits until file times have advanced. A file that was changed a moment ago may be changed again
+/// without a trace in its times. Until then, the server sends it without validators.
 pub fn settle() {
     sleep_ms(40);
 }
 
-/// Every server counts, at a Unix socket of its own.
+/// The text of the TOML file. Every server has a status endpoint, at its own Unix socket.
 fn config_text(directory: &Path, text: &str) -> String {
     format!("status = \"unix:{}\"\n{text}", directory.join("status").display())
 }
@@ -561,7 +560,7 @@ pub fn parse_address(line: &str) -> Option<SocketAddr> {
     line.strip_prefix("listening on http://")?.split('/').next()?.parse().ok()
 }
 
-/// Bytes of memory of its own that a process uses.
+/// Resident memory of a process, without file pages, in bytes.
 pub fn memory(pid: u32) -> u64 {
     proc_field(pid, "RssAnon:") + proc_field(pid, "RssShmem:")
 }
@@ -575,7 +574,7 @@ fn proc_field(pid: u32, name: &str) -> u64 {
 
 fn cpu_ticks(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name may hold blanks, and ends with the last bracket.
+    // The name may contain blanks, and ends at the last bracket.
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let number = |place: usize| -> u64 {
         after_name.split_whitespace().nth(place).and_then(|text| text.parse().ok()).unwrap_or(0)

@@ -1,15 +1,16 @@
-//! The files that are served: one of each kind that makes a difference, in `root`, and a secret beside it.
+//! The files of the standard site: one of each kind that makes a difference, in `root`, and a secret next
+//! to it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// What must never be served: it lies outside the root.
+/// What must never be served: this is outside the root.
 pub const SECRET: &str = "the secret outside the root\n";
 
-/// The biggest body that is sent from memory by default.
+/// The largest body that is sent from memory by default.
 pub const SMALL: usize = 16 << 10;
-/// The size of `large.bin`, which is well above that.
+/// The size of `large.bin`, which is well above [`SMALL`].
 pub const LARGE: usize = 300_000;
 
 /// The content of `index.html`.
@@ -17,7 +18,8 @@ pub const INDEX: &str = "<!DOCTYPE html><title>index</title>\n";
 /// The content of `hello.txt`.
 pub const HELLO: &str = "hello, world\n";
 
-/// Bytes in which every stretch of eight tells its own place, so that a piece from elsewhere is noticed.
+/// Bytes in which every group of eight shows its position, so that a piece from another position is
+/// noticed.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     let mut random = crate::Random(seed);
     let mut bytes = Vec::with_capacity(len + 8);
@@ -33,7 +35,7 @@ pub fn large() -> Vec<u8> {
     pattern(1, LARGE)
 }
 
-/// Makes `directory/root` and `directory/outside`.
+/// Creates `directory/root` and `directory/outside`.
 pub fn make(directory: &Path) {
     let root = directory.join("root");
     let outside = directory.join("outside");

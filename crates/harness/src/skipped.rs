@@ -1,16 +1,16 @@
-//! What tests leave out because the machine lacks something.
+//! Reports what tests leave out because the machine lacks something.
 //!
-//! Such a test passes, and what it says on standard error is not shown. `scripts/test` names a file in
-//! `SLUICE_SKIPPED`, and prints at the end what tests have written there.
+//! Such a test passes, and its standard error is not shown. So `scripts/test` sets `SLUICE_SKIPPED` to a
+//! file, and prints at the end what tests have written there.
 
 use std::env;
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 
-/// Says that a test leaves something out, as `NAME OF THE THING: REASON`.
+/// Reports that a test leaves something out, as `NAME OF THE THING: REASON`.
 ///
-/// Tests of many variants say the same: leave out of it what differs between them.
+/// Tests of many variants should report the same text, without what differs between variants.
 pub fn skip(what: impl AsRef<str>) {
     skip_into(env::var_os("SLUICE_SKIPPED").as_deref(), what.as_ref());
 }
@@ -19,7 +19,7 @@ fn skip_into(file: Option<&OsStr>, what: &str) {
     let line = format!("{}\n", what.trim().replace('\n', " "));
     eprint!("skipped: {line}");
     if let Some(path) = file {
-        // Many processes do this at a time: what is appended in one write is in one piece.
+        // Many processes append at the same time. Text appended in one write stays in one piece.
         let mut list =
             OpenOptions::new().append(true).create(true).open(path).expect("a list of what is skipped");
         list.write_all(line.as_bytes()).expect("the list has room");

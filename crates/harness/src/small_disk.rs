@@ -1,4 +1,4 @@
-//! A file system that is easily filled, for servers whose logs or spools have no room.
+//! A file system that is easily filled, for servers whose logs or spools run out of room.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,13 @@ use tempfile::TempDir;
 
 use crate::skip;
 
-/// A tmpfs on a directory of its own. It is not below a server's, which could not be deleted before it.
+/// A tmpfs on a new directory. It is not below a server's directory, which could not be deleted before
+/// this is unmounted.
 pub struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    /// Of such a size, as tmpfs(5) has it. `None`: it can't be had here, which is told.
+    /// Mounts a file system of this size, in the notation of tmpfs(5). `None`: this is not possible here,
+    /// which is reported.
     pub fn mount(size: &str) -> Option<Self> {
         let directory = tempfile::Builder::new().prefix("sluice-").tempdir().expect("a directory");
         let options = CString::new(format!("size={size},mode=777")).expect("no zero in it");
@@ -25,12 +27,12 @@ impl SmallDisk {
         }
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub fn directory(&self) -> &Path {
         self.0.path()
     }
 
-    /// A path on it.
+    /// A path on this file system.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory().join(name)
     }

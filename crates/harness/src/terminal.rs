@@ -1,4 +1,4 @@
-//! A terminal of a test's own, pty(7): what a program shows there is kept, and what is typed is sent.
+//! A terminal for a test, pty(7). It records what programs show, and sends what the test types.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -12,16 +12,16 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::server::{Server, Setup};
 
-/// Its user's side. It is closed when this is dropped.
+/// The user's side of the terminal. It is closed when this is dropped.
 pub struct Terminal {
     typing: File,
     shown: Arc<Mutex<String>>,
-    /// Ends the thread that reads.
+    /// Keeps the reading thread alive. Dropping this ends the thread.
     _open: std::io::PipeWriter,
 }
 
 impl Terminal {
-    /// A terminal, and the side of programs.
+    /// A terminal, and its side for programs.
     pub fn open() -> (Self, File) {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let user: OwnedFd = openpt(flags).expect("a terminal");
@@ -49,7 +49,7 @@ impl Terminal {
                         let piece = String::from_utf8_lossy(&piece[..n]);
                         text.lock().expect("no reader panics").push_str(&piece);
                     }
-                    // No program has it open any more.
+                    // No program has the terminal open any more.
                     Err(_) => return,
                 }
             }
@@ -57,8 +57,8 @@ impl Terminal {
         (Self { typing, shown, _open: open }, programs)
     }
 
-    /// Starts a server on it, in a session of its own, with these words before the command: a shell's, or
-    /// none.
+    /// Starts a server on the terminal, in a new session. The command begins with the words in `shell`,
+    /// if there are any.
     #[track_caller]
     pub fn start(setup: Setup, shell: &[&str]) -> (Self, Server) {
         let (terminal, programs) = Self::open();
@@ -74,7 +74,7 @@ impl Terminal {
         self.shown.lock().expect("no reader panics").clone()
     }
 
-    /// Has somebody type that.
+    /// Types these keys.
     pub fn type_in(&mut self, keys: &str) {
         self.typing.write_all(keys.as_bytes()).expect("it takes keys");
     }

@@ -1,8 +1,8 @@
-//! The variants of the server that tests run for, and the harness that names each such run
+//! The variants of the server that tests run for, and the harness that names each run
 //! `variant::topic::test`.
 //!
-//! A new architecture is one more line in [`VARIANTS`]. What it can break runs for it, too; what it can't,
-//! only with `SLUICE_VARIANTS=all` ([`On`]).
+//! To add an architecture, add a line to [`VARIANTS`]. Tests that it can break then run for it as well.
+//! The other tests run for it only with `SLUICE_VARIANTS=all` ([`On`]).
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,17 +11,17 @@ use libtest_mimic::{Arguments, Trial};
 
 use crate::{built, conveyed};
 
-/// One way in which the server can work.
+/// One configuration in which the server can work.
 #[derive(Clone, Copy, Debug)]
 pub struct Variant {
-    /// First part of the test's name.
+    /// The first part of the test's name.
     pub name: &'static str,
-    /// What `sluice serve` is given for it.
+    /// The options of `sluice serve` for this variant.
     pub options: &'static [&'static str],
 }
 
 impl Variant {
-    /// The program that serves: `sluice`, or this one with a channel of its own.
+    /// The program that serves: `sluice`, or this program with its own channel.
     pub fn program(&self) -> PathBuf {
         if self.options[0].starts_with("--channel=") {
             std::env::current_exe().expect("a path")
@@ -30,22 +30,22 @@ impl Variant {
         }
     }
 
-    /// Copies have limits and listeners of their own, and the kernel chooses among them.
+    /// Whether copies have their own limits and listeners, so that the kernel chooses among them.
     pub fn has_copies(&self) -> bool {
         self.options.iter().any(|option| option.starts_with("--copies="))
     }
 
-    /// Whether sends wait for the client, so that a quantum does not cut them.
+    /// Whether sends block, so that a quantum does not limit them.
     pub fn blocks(&self) -> bool {
         self.options.contains(&"--send=blocking") || self.serves_one_at_a_time()
     }
 
-    /// Whether workers and supervisor have one descriptor table.
+    /// Whether workers and supervisor share one descriptor table.
     pub(crate) fn has_common_descriptors(&self) -> bool {
         self.options.contains(&"--architecture=shared-symped")
     }
 
-    /// What of its settings is no option, in tables of the file.
+    /// Settings of this variant that are not options, as tables of the TOML file.
     pub fn tables(&self) -> &'static str {
         match self.name {
             "steered" => {
@@ -57,23 +57,25 @@ impl Variant {
         }
     }
 
-    /// Its options but for the event mechanism.
+    /// The variant's options except the event mechanism.
     pub fn without_mechanism(&self) -> Vec<&'static str> {
         self.options.iter().copied().filter(|option| !option.starts_with("--events=")).collect()
     }
 
-    /// How many of `count` clients that each hold a connection for a while it takes to crowd this variant.
+    /// How many of `count` clients are needed to crowd this variant, if each holds a connection for a
+    /// while.
     pub fn crowd(&self, count: usize) -> usize {
         if self.serves_one_at_a_time() { count.min(60) } else { count }
     }
 
-    /// Whether a worker has one client at a time, so that there are no more in service than workers.
+    /// Whether a worker serves one client at a time, so that at most as many clients as workers are
+    /// served.
     pub fn serves_one_at_a_time(&self) -> bool {
         ["--architecture=processes", "--architecture=threads"].contains(&self.options[0])
     }
 }
 
-/// The variants that tests run for, unless they name their own.
+/// The variants that tests run for, unless they list others.
 pub const VARIANTS: &[Variant] = &[
     Variant { name: "sped_epoll", options: &["--architecture=sped", "--events=epoll"] },
     Variant { name: "sped_epoll_level", options: &["--architecture=sped", "--events=epoll-level"] },
@@ -112,7 +114,7 @@ pub const VARIANTS: &[Variant] = &[
 /// A test, and which variants it runs for.
 #[derive(Clone, Copy)]
 pub struct Test {
-    /// Last part of the test's name.
+    /// The last part of the test's name.
     pub name: &'static str,
     /// The test itself, which fails by a panic.
     pub run: fn(&Variant),
@@ -120,35 +122,41 @@ pub struct Test {
     pub on: On,
 }
 
-/// Which variants a test runs for: as many as can make a difference to it. With `SLUICE_VARIANTS=all` in the
-/// environment it runs for all of them, unless it is for [`One`](On::One).
+/// Which variants a test runs for: as many as can make a difference to it. With `SLUICE_VARIANTS=all` in
+/// the environment, a test runs for all of them, unless it is for [`One`](On::One).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
-    /// All. The event mechanism or the accept strategy can break it: which events come once and which again,
-    /// which clients are accepted, which worker notices that a client leaves.
+    /// All. The event mechanism or the accept strategy can break the test: which events come once and
+    /// which repeatedly, which clients are accepted, which worker notices that a client disconnects.
     Each,
-    /// [`DRIVERS`]. The way in which a conversation is driven can break it. Listeners and event mechanisms
-    /// can't.
+    /// [`DRIVERS`]. The way in which a conversation is driven can break the test. Listeners and event
+    /// mechanisms cannot.
     Drivers,
-    /// [`THREE`]. The protocol, the files or the supervisor decide it. What drives a conversation does not.
+    /// [`THREE`]. The protocol, the files or the supervisor decide the result. The way in which a
+    /// conversation is driven does not.
     Three,
-    /// The first. It is decided before there are workers, or where none is asked, or it counts what a single
-    /// worker with an event loop does.
+    /// The first. The result is decided before there are workers, or without them, or the test counts
+    /// what a single worker with an event loop does.
     One,
 }
 
-/// One for each way to drive a conversation, in this order: an event loop whose sends block; one that shares
-/// its table and descriptors with others; one that leaves the disk to helpers. Then a worker with one client
-/// at a time, and the stages of a pipeline.
+/// One variant for each way to drive a conversation, in this order:
+///
+/// - an event loop whose sends block;
+/// - an event loop that shares its table and descriptors with others;
+/// - an event loop that leaves the disk to helpers;
+/// - a worker with one client at a time;
+/// - the stages of a pipeline.
 const DRIVERS: [&str; 5] = ["sped_blocking", "shared_symped_epoll", "amped_epoll", "threads", "pipeline"];
 
-/// One for each way in which a worker comes by the content, which is to look by itself in a table of its own,
-/// to have helpers look, and to share the table. They are also one client at a time, an event loop that puts
-/// requests by, and one that does not; and threads, processes, and processes of one descriptor table.
+/// One variant for each way in which a worker gets the content: it looks in its own table, its helpers
+/// look, or it shares a table. They also cover one client at a time, an event loop that sets requests
+/// aside, and one that does not. And they cover threads, processes, and processes with one descriptor
+/// table.
 const THREE: [&str; 3] = ["threads", "amped_epoll", "shared_symped_epoll"];
 
 impl Test {
-    /// Those of a program's variants that it runs for.
+    /// The variants of a program that this test runs for.
     fn of(&self, variants: &[Variant]) -> Vec<Variant> {
         match self.on {
             On::Drivers | On::Three if all_are_wanted() => variants.to_vec(),
@@ -166,8 +174,9 @@ fn named(variants: &[Variant], names: &[&str]) -> Vec<Variant> {
     found
 }
 
-/// The functions named, as a list of [`Test`]s of the same names: `tests![Each: a, b; Three: c]`, or for each
-/// variant that the program runs for `tests![a, b]`. One that is left out is dead code to the compiler.
+/// The named functions, as a list of [`Test`]s with the same names: `tests![Each: a, b; Three: c]`.
+/// `tests![a, b]` runs them for each variant of the program. The compiler reports a function that is left
+/// out as dead code.
 #[macro_export]
 macro_rules! tests {
     ($($name:ident),+ $(,)?) => {
@@ -186,18 +195,19 @@ pub use crate::tests;
 /// Tests that belong together, by name.
 pub type Topic = (&'static str, &'static [Test]);
 
-/// Runs the tests of each topic for the variants that make a difference to them. With `SLUICE_VARIANTS=all`
-/// in the environment these are all architectures with all event mechanisms and both ways to send.
+/// Runs the tests of each topic for the variants that make a difference to them. With
+/// `SLUICE_VARIANTS=all` in the environment, these are all architectures with all event mechanisms and
+/// both ways to send.
 pub fn run(topics: &[Topic]) -> ExitCode {
     if all_are_wanted() { run_for(&all(), topics) } else { run_for(VARIANTS, topics) }
 }
 
-/// Whether everything is to run for all variants that there are.
+/// Whether everything should run for all variants.
 pub fn all_are_wanted() -> bool {
     std::env::var("SLUICE_VARIANTS").is_ok_and(|variants| variants == "all")
 }
 
-/// Whatever there is to choose, in all combinations. Names and options stay for the life of the process.
+/// All combinations of all choices. Names and options live as long as the process.
 fn all() -> Vec<Variant> {
     const EVENT_DRIVEN: [&[&str]; 5] = [
         &["--architecture=sped"],
@@ -224,7 +234,7 @@ fn all() -> Vec<Variant> {
             }
         }
     }
-    // How workers are woken is beside all that.
+    // How workers are woken is independent of these combinations.
     let wakes = |variant: &&Variant| variant.options.iter().any(|option| option.starts_with("--wake="));
     variants.extend(VARIANTS.iter().filter(|variant| variant.serves_one_at_a_time() || wakes(variant)));
     for (stages, options) in STAGED {
@@ -237,9 +247,9 @@ fn all() -> Vec<Variant> {
     variants
 }
 
-/// Runs the tests of each topic as [`run`] does, and those of some of them with each transport of
-/// applications. Which transport it is makes no difference to how events of a client are heard of:
-/// [`DRIVERS`] have them all.
+/// Runs the tests of each topic as [`run`] does, and those of the topics in `of_applications` with each
+/// transport as well. The transport makes no difference to how a client's events are received, so
+/// [`DRIVERS`] suffice.
 pub fn run_with_transports(topics: &[Topic], of_applications: &[&str]) -> ExitCode {
     let variants = if all_are_wanted() { all() } else { VARIANTS.to_vec() };
     let mut trials = trials(&variants, topics, "stream");
@@ -257,13 +267,13 @@ pub fn run_for(variants: &[Variant], topics: &[Topic]) -> ExitCode {
     conclude(trials(variants, topics, "stream"))
 }
 
-/// Runs the trials as the program's arguments say.
+/// Runs the trials that the program's arguments select.
 pub fn conclude(trials: Vec<Trial>) -> ExitCode {
     raise_descriptor_limit();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// Tests whose applications speak that transport.
+/// Tests whose applications use this transport.
 pub fn trials(variants: &[Variant], topics: &[Topic], transport: &'static str) -> Vec<Trial> {
     let mut trials = Vec::new();
     let suffix =
@@ -284,7 +294,7 @@ pub fn trials(variants: &[Variant], topics: &[Topic], transport: &'static str) -
     trials
 }
 
-/// As far as one may without being root. Servers inherit it.
+/// Raises the limit as far as possible without root. Servers inherit it.
 pub fn raise_descriptor_limit() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);

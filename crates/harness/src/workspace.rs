@@ -1,11 +1,11 @@
-//! The sources of this workspace, for tests that hold them to rules.
+//! The sources of this workspace, for tests that check them against rules.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde::Deserialize;
 
-/// A member, as `cargo metadata` describes it.
+/// A member of the workspace, as `cargo metadata` describes it.
 #[derive(Deserialize)]
 pub struct Package {
     /// Its name.
@@ -25,14 +25,14 @@ pub struct Dependency {
     pub name: String,
     /// `dev`, `build`, or nothing.
     pub kind: Option<String>,
-    /// Where it is, when it is ours.
+    /// Its directory, if it is a member of this workspace.
     pub path: Option<PathBuf>,
 }
 
 /// A library, a program, or tests.
 #[derive(Deserialize)]
 pub struct Target {
-    /// Such as `lib`, `bin` and `test`.
+    /// The kinds, such as `lib`, `bin` and `test`.
     pub kind: Vec<String>,
     /// Its root module.
     pub src_path: PathBuf,
@@ -55,8 +55,8 @@ pub fn packages() -> Vec<Package> {
     serde_json::from_str::<Workspace>(&printed).expect("cargo metadata prints JSON").packages
 }
 
-/// The files that git has on record, or would take, as paths from the root: those that match a pattern, or
-/// all if there is none.
+/// The files that git tracks, or would add, as paths from the root. Only those that match a pattern, or
+/// all files if there is no pattern.
 pub fn files(patterns: &[&str]) -> Vec<String> {
     let mut git = Command::new("git");
     git.args(["ls-files", "--cached", "--others", "--exclude-standard"]).args(patterns);

@@ -1,13 +1,14 @@
 //! The chunked transfer coding, decoded without storing a byte (RFC 9112 section 7.1).
 //!
-//! The caller lends whatever input it has; [`ChunkDecoder::decode`] walks over the control lines (chunk
-//! sizes, extensions, trailer section) and answers with the range of the input that is data. Both roles use
+//! The caller passes whatever input it has. [`ChunkDecoder::decode`] reads the control lines (chunk
+//! sizes, extensions, trailer section), and returns the range of the input that is data. Both roles use
 //! it: the server for request bodies, the client for responses.
 //!
-//! The decoder is strict where leniency has let requests be smuggled past one of two parsers that disagreed:
-//! every line ends in CRLF, a size is hexadecimal digits and nothing else, and white space stands only where
-//! the grammar has "bad white space": around the signs of an extension (section 7.1.1). Extensions and
-//! trailer fields carry nothing that anyone here wants: they are checked, counted against a bound, and
+//! The decoder is strict, as lenient parsers have allowed request smuggling where two parsers disagreed.
+//! Every line ends in CRLF. A size is hexadecimal digits and nothing else. White space is allowed only
+//! where the grammar has "bad white space": around the delimiters of an extension (section 7.1.1).
+//!
+//! Neither role needs extensions or trailer fields. They are checked, counted against a limit, and
 //! skipped.
 
 use std::ops::Range;
@@ -16,8 +17,8 @@ use thiserror::Error;
 
 use crate::syntax::{is_text, is_token};
 
-/// The most bytes of chunk extensions in one message, over all of its chunks (RFC 9112 section 7.1.1 asks for
-/// a limit on the total).
+/// The most bytes of chunk extensions in one message, over all its chunks (RFC 9112 section 7.1.1
+/// requires a limit on the total).
 pub const MAX_EXTENSION_BYTES: u16 = 4096;
 
 /// The most bytes of trailer section in one message, line endings included (RFC 9112 section 7.1.2).
@@ -26,10 +27,10 @@ pub const MAX_TRAILER_BYTES: u16 = 8192;
 /// The most hexadecimal digits in a chunk size: what a `u64` holds, leading zeros included.
 pub const MAX_SIZE_DIGITS: u8 = 16;
 
-/// Where the decoder stands in one chunked message.
+/// The decoder's state within one chunked message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkDecoder {
-    /// The size read so far while in a size line; the data bytes still to come while in the data.
+    /// In a size line, the size read so far. In data, the bytes still to come.
     left: u64,
     extension_budget: u16,
     trailer_budget: u16,
@@ -37,27 +38,27 @@ pub struct ChunkDecoder {
     state: State,
 }
 
-/// What a call to [`ChunkDecoder::decode`] came to.
+/// The result of a call to [`ChunkDecoder::decode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chunked {
-    /// The input is used up and the message goes on.
+    /// The input is used up, and the message continues.
     NeedInput,
     /// This range of the input is data; it is never empty, and ends where the consumed input ends.
     Data(Range<usize>),
-    /// The message is complete, trailer section included. What follows in the input is not part of it.
+    /// The message is complete, including its trailer section. The rest of the input is not part of it.
     End,
 }
 
-/// Why a chunked message was refused. None can be recovered from: where the message ends is unknown.
+/// Why a chunked message was refused. No recovery is possible, as the end of the message is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ChunkError {
-    /// Something other than hexadecimal digits where a chunk size has to be.
+    /// Something other than hexadecimal digits where a chunk size must be.
     #[error("chunk size is not a hexadecimal number")]
     Size,
     /// More than [`MAX_SIZE_DIGITS`] digits.
     #[error("chunk size has too many digits")]
     SizeTooLong,
-    /// An extension that has no name or no value where one has to be, or something else behind it.
+    /// An extension without a name or value where one is required, or with something else after it.
     #[error("malformed chunk extension")]
     Extension,
     /// More than [`MAX_EXTENSION_BYTES`] in one message.
@@ -74,7 +75,7 @@ pub enum ChunkError {
     TrailerTooLong,
 }
 
-/// The byte that is expected next.
+/// What the next byte is expected to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Size,
@@ -92,23 +93,23 @@ enum State {
     Failed(ChunkError),
 }
 
-/// Where a size line stands behind the size: in `BWS ; BWS name BWS = BWS value`, any number of times (RFC
-/// 9112 section 7.1.1). The value, which may be missing, is a token or quoted.
+/// The position in a size line after the size: `BWS ; BWS name BWS = BWS value`, any number of times (RFC
+/// 9112 section 7.1.1). The value is optional. It is a token or quoted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extension {
-    /// White space behind the size or a value, which only an extension may follow.
+    /// White space after the size or a value; only an extension may follow.
     Blank,
-    /// Behind the semicolon.
+    /// After the semicolon.
     Start,
     Name,
     NameBlank,
-    /// Behind the equals sign.
+    /// After the equals sign.
     ValueStart,
     Value,
     Quoted,
-    /// Behind a backslash within quotes.
+    /// After a backslash within quotes.
     QuotedPair,
-    /// Behind the second quote.
+    /// After the second quote.
     QuoteEnd,
 }
 
@@ -118,7 +119,7 @@ impl Extension {
         matches!(self, Self::Name | Self::Value | Self::QuoteEnd)
     }
 
-    /// Behind one more byte.
+    /// The position after one more byte.
     fn then(self, byte: u8) -> Result<Self, ChunkError> {
         match (self, byte) {
             (Self::Quoted, b'"') => Ok(Self::QuoteEnd),
@@ -151,10 +152,10 @@ impl ChunkDecoder {
         }
     }
 
-    /// Reads on in the message: how many bytes of `input` were used, and what they were.
+    /// Decodes more of the message. Returns how many bytes of `input` were used, and what they were.
     ///
     /// Call it again with the rest of the input after [`Chunked::Data`], and with new input after
-    /// [`Chunked::NeedInput`]. Once ended or failed, it repeats that answer and uses nothing.
+    /// [`Chunked::NeedInput`]. After the end or an error, it repeats that result and uses nothing.
     pub fn decode(&mut self, input: &[u8]) -> Result<(usize, Chunked), ChunkError> {
         let mut used = 0;
         loop {
@@ -174,13 +175,12 @@ impl ChunkDecoder {
         }
     }
 
-    /// How many of the coming bytes are certainly data: the rest of the chunk at hand.
+    /// How many of the next bytes are certainly data: the rest of the current chunk.
     pub fn data_left(&self) -> u64 {
         if self.state == State::Data { self.left } else { 0 }
     }
 
-    /// Passes over `count` bytes of data that the caller did not lend, at most
-    /// [`data_left`](Self::data_left).
+    /// Skips `count` bytes of data that the caller did not pass, at most [`data_left`](Self::data_left).
     pub fn skip_data(&mut self, count: u64) {
         debug_assert!(count <= self.data_left(), "skipping past the end of a chunk");
         self.left = self.left.saturating_sub(count);
@@ -262,7 +262,7 @@ mod tests {
 
     const _: () = assert!(size_of::<ChunkDecoder>() <= 24);
 
-    /// Data, bytes used, and whether the message ended, when the input comes in pieces of these sizes.
+    /// Data, bytes used, and whether the message ended, if the input comes in pieces of these sizes.
     fn run(
         input: &[u8],
         pieces: impl IntoIterator<Item = usize>,
@@ -305,7 +305,7 @@ mod tests {
     fn skips_extensions_and_trailers() {
         let input = b"3;a=b;c=\"d e\"\r\nabc\r\n0;z\r\nX-Sum: 1\r\nEmpty:\r\n\r\n";
         assert_eq!(whole(input), Ok((b"abc".to_vec(), input.len(), true)));
-        // White space may stand around their signs, and anything printable within quotes.
+        // White space is allowed around the delimiters, and anything printable within quotes.
         for extensions in
             [" ; a = b", "\t;\ta", ";a ;b", ";a =b ;c", ";a=\"\"", ";a= \"; \\\" \\\\ \u{e9}\" ; b"]
         {
@@ -410,7 +410,7 @@ mod tests {
         assert_eq!(whole(format!("0\r\n{line}b").as_bytes()), Err(ChunkError::TrailerTooLong));
     }
 
-    /// Messages that are mostly well formed, with some bytes overwritten.
+    /// Mostly well-formed messages, with some bytes overwritten.
     fn messages() -> impl Strategy<Value = Vec<u8>> {
         let extension =
             "([ \t]{0,2};[ \t]?[a-z]{1,5}([ ]?=[ ]?([a-z]{1,3}|\"([ -!#-\\[\\]-~]|\\\\[ -~]){0,6}\"))?)?";
@@ -458,7 +458,8 @@ mod tests {
             prop_assert_eq!(whole(&message), Ok((chunks.concat(), message.len(), true)));
         }
 
-        /// Whatever we accept as a size line, httparse reads as the same size (it is the more lenient one).
+        /// Whatever this decoder accepts as a size line, httparse reads as the same size. httparse is
+        /// more lenient.
         #[test]
         fn agrees_with_httparse_on_sizes(line in "[0-9a-fA-F]{0,17}[ ;+gx\t\r]{0,2}[a-z=\" ]{0,4}\r\n") {
             let mut decoder = ChunkDecoder::new();

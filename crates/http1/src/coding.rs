@@ -1,10 +1,11 @@
 //! Content codings and their negotiation by Accept-Encoding (RFC 9110 section 12.5.3).
 //!
-//! The server holds some files in several codings, made beforehand. [`accepted`] reads what a client takes,
-//! and [`Accepted::best`] picks one of those at hand. There is no refusal: a client that rules out
-//! everything, the uncoded file included, gets that one all the same, which the RFC prefers to an error.
+//! The server has some files in several codings, compressed in advance. [`accepted`] reads what a client
+//! accepts, and [`Accepted::best`] picks an available coding. No request is refused for this. A client
+//! that excludes everything, including the uncoded file, still gets the uncoded file. The RFC prefers
+//! that to an error.
 
-/// A content coding that files may be kept in.
+/// A content coding in which files may be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coding {
     /// RFC 7932.
@@ -16,7 +17,7 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// All of them, in the order in which they win ties: the densest first.
+    /// All codings. On a tie the first wins; the order is by compression, the best first.
     pub const ALL: [Self; 3] = [Self::Brotli, Self::Zstd, Self::Gzip];
 
     /// The name in Accept-Encoding and Content-Encoding.
@@ -28,7 +29,7 @@ impl Coding {
         }
     }
 
-    /// The extension of files in this coding, dot included.
+    /// The extension of files in this coding, including the dot.
     pub const fn extension(self) -> &'static str {
         match self {
             Self::Brotli => ".br",
@@ -46,38 +47,39 @@ impl CodingSet {
     /// No coding.
     pub const EMPTY: Self = Self(0);
 
-    /// This set and `coding`.
+    /// This set with `coding` added.
     #[must_use]
     pub const fn with(self, coding: Coding) -> Self {
         Self(self.0 | 1 << coding as u8)
     }
 
-    /// Whether `coding` is in it.
+    /// Whether `coding` is in the set.
     pub const fn contains(self, coding: Coding) -> bool {
         self.0 & 1 << coding as u8 != 0
     }
 
-    /// Whether there is none in it.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
 
-/// What a client takes: a weight for each coding, in thousandths; 0 is a refusal.
+/// What a client accepts: a weight for each coding, in thousandths; 0 means refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
     codings: [u16; Coding::ALL.len()],
-    /// 0 unless the client asks for the uncoded file by name: it is always taken, but preferred only then.
+    /// 0 unless the client names the uncoded file. That file is always accepted, but preferred only if it
+    /// is named.
     identity: u16,
 }
 
 impl Accepted {
-    /// The uncoded file alone: what a client takes that says nothing.
+    /// The uncoded file alone, for a client that sends no Accept-Encoding.
     pub const NOTHING: Self = Self { codings: [0; Coding::ALL.len()], identity: 0 };
 
-    /// The coding to send of those `available`, or None for the uncoded file: the one of the highest weight,
-    /// on a tie the first of [`Coding::ALL`]. The uncoded file is sent when the client weighs it higher by
-    /// name, or refuses all the others.
+    /// The coding to send out of those `available`, or `None` for the uncoded file. The highest weight
+    /// wins; on a tie, the first of [`Coding::ALL`]. The uncoded file is sent if the client names it with
+    /// a higher weight, or refuses all available codings.
     pub fn best(self, available: CodingSet) -> Option<Coding> {
         let mut best = None;
         let mut best_weight = 0;
@@ -91,10 +93,11 @@ impl Accepted {
     }
 }
 
-/// Reads the values of the Accept-Encoding lines, which are one list.
+/// Parses the values of the Accept-Encoding lines, which are one list.
 ///
-/// Without the field anything is acceptable by the RFC, but such clients commonly can't decode anything: they
-/// get the uncoded file. Elements that can't be read, and codings not known here, are skipped.
+/// Without the field the RFC allows anything. But clients that do not send the field usually cannot
+/// decode anything, so they get the uncoded file. Elements that cannot be parsed and unknown codings are
+/// skipped.
 pub fn accepted<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Accepted {
     let mut accepted = Accepted::NOTHING;
     let mut named = CodingSet::EMPTY;
@@ -110,7 +113,7 @@ pub fn accepted<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Accepted {
                 accepted.identity = weight;
                 continue;
             }
-            // The older name (RFC 9110 section 8.4.1.3).
+            // An older name (RFC 9110 section 8.4.1.3).
             name if name.eq_ignore_ascii_case(b"x-gzip") => Coding::Gzip,
             name => match Coding::ALL.into_iter().find(|c| name.eq_ignore_ascii_case(c.token().as_bytes())) {
                 Some(coding) => coding,
@@ -244,7 +247,7 @@ mod tests {
     }
 
     proptest! {
-        /// Weights given to every coding decide, whatever the order of the list.
+        /// If every coding has a weight, the weights decide, whatever the order of the list.
         #[test]
         fn nothing_acceptable_is_weighed_higher(
             weights in prop::array::uniform4(0u16..=1000),

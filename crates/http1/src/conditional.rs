@@ -1,9 +1,9 @@
-//! Conditional requests (RFC 9110 section 13): whether what the client holds is still what there is.
+//! Conditional requests (RFC 9110 section 13): whether the client's copy is still current.
 
 use crate::date::parse_http_date;
 use crate::{Field, Fields};
 
-/// What tells one state of a file from another (RFC 9110 section 8.8).
+/// What distinguishes one state of a file from another (RFC 9110 section 8.8).
 #[derive(Clone, Copy, Debug)]
 pub struct Validators<'a> {
     /// The strong entity tag, with its quotes.
@@ -14,24 +14,25 @@ pub struct Validators<'a> {
     pub last_modified_text: &'a [u8],
 }
 
-/// What the preconditions of a request come to.
+/// The result of a request's preconditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Do what is asked.
+    /// Process the request.
     Proceed,
-    /// The client's copy is current (304). For GET and HEAD alone.
+    /// The client's copy is current (304). Only for GET and HEAD.
     NotModified,
-    /// The file is not in the state that the client demands (412).
+    /// The file is not in the state that the client requires (412).
     PreconditionFailed,
 }
 
-/// Evaluates the preconditions of a request for a file that exists, in the order of RFC 9110 section 13.2.2.
-/// Range and If-Range, which come after, are left to [`range_applies`].
+/// Evaluates the preconditions of a request for a file that exists, in the order of RFC 9110 section
+/// 13.2.2. [`range_applies`] handles Range and If-Range, which come after.
 ///
-/// A date that can't be read, or that comes twice, makes its field ignored (sections 13.1.3 and 13.1.4). An
-/// entity tag that can't be read, or a `*` that is not all there is, matches nothing, nor does what follows
-/// it in the list, on whatever line: the safe answer for either field, as it leads to 412 or to all of the
-/// file.
+/// A field whose date cannot be parsed, or comes twice, is ignored (sections 13.1.3 and 13.1.4).
+///
+/// Nothing matches an entity tag that cannot be parsed, or a `*` that is not alone. What follows in the
+/// list, on any line, matches nothing either. For both fields this is the safe result: it leads to 412 or
+/// to the whole file.
 #[inline]
 pub fn evaluate(fields: &Fields<'_>, method_is_get_or_head: bool, current: &Validators<'_>) -> Outcome {
     if fields.any_of(&[Field::IfMatch]) {
@@ -58,12 +59,12 @@ pub fn evaluate(fields: &Fields<'_>, method_is_get_or_head: bool, current: &Vali
     }
 }
 
-/// Whether the Range field of a request counts: without If-Range always, else if the client's part is of the
-/// current state (RFC 9110 section 13.1.5). Weak tags never match, and a date has to be the very one of
-/// Last-Modified. An If-Range that comes twice matches nothing.
+/// Whether the Range field of a request applies. Without If-Range it always does. Otherwise it applies if
+/// the client's part belongs to the current state (RFC 9110 section 13.1.5). Weak tags never match, and a
+/// date must equal Last-Modified. An If-Range that comes twice matches nothing.
 ///
-/// A date is taken at its word although a file may change twice within its second (section 8.8.2.2): telling
-/// would take a clock, and clients that were given a tag send the tag.
+/// A date is trusted, although a file may change twice within a second (section 8.8.2.2). A check for
+/// that would need a clock, and clients that were given a tag send the tag.
 #[inline]
 pub fn range_applies(fields: &Fields<'_>, current: &Validators<'_>) -> bool {
     if !fields.any_of(&[Field::IfRange]) {
@@ -71,7 +72,7 @@ pub fn range_applies(fields: &Fields<'_>, current: &Validators<'_>) -> bool {
     }
     let Some(value) = fields.sole(Field::IfRange) else { return false };
     if value.starts_with(b"\"") || value.starts_with(b"W/") {
-        // No list here, so all of the value is one tag.
+        // If-Range has no list, so the whole value is one tag.
         return value == current.etag;
     }
     value == current.last_modified_text || parse_http_date(value) == Some(current.last_modified)
@@ -80,13 +81,14 @@ pub fn range_applies(fields: &Fields<'_>, current: &Validators<'_>) -> bool {
 /// How entity tags are compared (RFC 9110 section 8.8.3.2).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Comparison {
-    /// Neither is weak, and they are equal.
+    /// The tags are equal, and neither is weak.
     Strong,
-    /// They are equal but for being weak.
+    /// The tags are equal, apart from a weakness prefix.
     Weak,
 }
 
-/// Whether `*`, alone, or a tag of the list on these lines matches the current tag, which is strong.
+/// Whether a `*` that is alone, or a tag of the list on these lines, matches the current tag, which is
+/// strong.
 fn any_tag_matches<'a>(
     lines: impl Iterator<Item = &'a [u8]> + Clone,
     current: &[u8],
@@ -94,7 +96,7 @@ fn any_tag_matches<'a>(
 ) -> bool {
     let is_alike = |tag: Tag<'_>| tag.quoted == current && (comparison == Comparison::Weak || !tag.weak);
     for (at, line) in lines.clone().enumerate() {
-        // Nearly every client sends the one tag that it was given.
+        // Nearly every client sends exactly the tag that it was given.
         if line == current {
             return true;
         }
@@ -112,9 +114,9 @@ fn any_tag_matches<'a>(
     false
 }
 
-/// None: not a date.
+/// `None`: not a date.
 fn is_modified_since(date: &[u8], current: &Validators<'_>) -> Option<bool> {
-    // Nearly every client sends back what it was given.
+    // Nearly every client sends back the date that it was given.
     if date == current.last_modified_text {
         return Some(false);
     }
@@ -126,11 +128,11 @@ struct Tag<'a> {
     quoted: &'a [u8],
 }
 
-/// The entity tags of a list (RFC 9110 section 8.8.3), up to the first that is malformed.
+/// The entity tags of a list (RFC 9110 section 8.8.3), up to the first malformed one.
 struct Tags<'a>(&'a [u8]);
 
 impl Tags<'_> {
-    /// Whether the list was read to its end, now that there is no tag left.
+    /// Whether the list was read to its end. Call it when there are no more tags.
     fn were_all_read(&self) -> bool {
         self.0.iter().all(|&b| is_separator(b))
     }
@@ -145,8 +147,8 @@ impl<'a> Iterator for Tags<'a> {
     type Item = Tag<'a>;
 
     fn next(&mut self) -> Option<Tag<'a>> {
-        // What is left begins with a tag or with the separators before it; commas within the quotes are the
-        // tag's.
+        // The rest begins with a tag or with the separators before it. Commas within quotes belong to the
+        // tag.
         let separators = self.0.iter().take_while(|&&b| is_separator(b)).count();
         let element = &self.0[separators..];
         let (weak, opaque) = element.strip_prefix(b"W/").map_or((false, element), |rest| (true, rest));
@@ -159,7 +161,7 @@ impl<'a> Iterator for Tags<'a> {
     }
 }
 
-/// A byte that may stand between the quotes of a tag.
+/// A byte that may be between the quotes of a tag.
 fn is_tag_char(byte: u8) -> bool {
     byte == b'!' || byte > b'"' && byte != 0x7f
 }
@@ -234,7 +236,7 @@ mod tests {
         check(&[other, ("if-match", "\"a,b\"")], Proceed, Proceed);
         check(&[other, other], PreconditionFailed, PreconditionFailed);
         check(&[("If-None-Match", "\"x\""), ("If-None-Match", "\"a,b\"")], NotModified, PreconditionFailed);
-        // Nothing counts behind what can't be read, on the same line or on another.
+        // Nothing after an unreadable tag counts, on the same line or on another.
         check(&[("If-None-Match", "junk, \"a,b\"")], Proceed, Proceed);
         check(&[("If-None-Match", "junk"), ("If-None-Match", "\"a,b\"")], Proceed, Proceed);
         check(
@@ -305,7 +307,7 @@ mod tests {
     }
 
     proptest! {
-        /// A tag is found wherever it stands in a well-formed list, and nowhere else.
+        /// A tag is found wherever it is in a well-formed list, and nowhere else.
         #[test]
         fn finds_the_tag_in_any_list(
             tags in prop::collection::vec(("(W/)?\"[a-c,\\\\]{0,3}\"", "[ \t]{0,2},[ ,\t]{0,3}"), 1..6),

@@ -1,7 +1,7 @@
 //! HTTP dates (RFC 9110 section 5.6.7) as whole seconds since the Unix epoch.
 //!
-//! The formats are read and written by the `httpdate` crate; here they become plain numbers and fixed arrays,
-//! because files' times and cached header lines are those.
+//! The `httpdate` crate reads and writes the formats. This module converts to plain numbers and fixed
+//! arrays, which file times and cached header lines use.
 
 use std::io::Write;
 use std::time::{Duration, SystemTime};
@@ -9,24 +9,24 @@ use std::time::{Duration, SystemTime};
 /// Bytes in an IMF-fixdate.
 pub const HTTP_DATE_LEN: usize = 29;
 
-/// The last second that has a date of four year digits: 9999-12-31 23:59:59.
+/// The last second with a four-digit year: 9999-12-31 23:59:59.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// The IMF-fixdate of a second since the Unix epoch, as in `Sun, 06 Nov 1994 08:49:37 GMT`. Seconds beyond
-/// the year 9999 are given as its last one.
+/// The IMF-fixdate of a second since the Unix epoch, such as `Sun, 06 Nov 1994 08:49:37 GMT`. A second
+/// after the year 9999 gives the last one of that year.
 pub fn format_http_date(unix_secs: u64) -> [u8; HTTP_DATE_LEN] {
     let date = SystemTime::UNIX_EPOCH + Duration::from_secs(unix_secs.min(LAST_SECOND));
     let mut text = [b' '; HTTP_DATE_LEN];
-    // The date fills the array exactly, so writing can't fail.
+    // The date fills the array exactly, so writing cannot fail.
     let _ = write!(&mut text[..], "{}", httpdate::HttpDate::from(date));
     text
 }
 
-/// The second since the Unix epoch that a date names, in any of the three formats a recipient has to know
-/// (IMF-fixdate, RFC 850, asctime). None when it is not a date, and for dates before 1970.
+/// The second of a date, since the Unix epoch. Reads the three formats that a recipient must accept
+/// (IMF-fixdate, RFC 850, asctime). `None`: not a date, or a date before 1970.
 ///
-/// Two-digit years, of RFC 850, are taken as 1970 to 2069: without a clock to say which century is meant,
-/// this agrees with it for as long as files are dated after 1970.
+/// A two-digit year, as in RFC 850, means 1970 to 2069. There is no clock here to determine the century.
+/// This rule gives the same result as one with a clock, as long as files are dated after 1970.
 pub fn parse_http_date(text: &[u8]) -> Option<u64> {
     let date = httpdate::parse_http_date(std::str::from_utf8(text).ok()?).ok()?;
     date.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs())

@@ -1,8 +1,9 @@
-//! What a client can do wrong, and how it is told.
+//! Errors that a client can make, and the status for each.
 
 use crate::Status;
 
-/// A breach of the protocol or of a limit. It sticks: nothing more is read as HTTP on that connection.
+/// A violation of the protocol or of a limit. It is final: nothing more on that connection is read as
+/// HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}")]
 pub struct ProtocolError {
@@ -11,7 +12,7 @@ pub struct ProtocolError {
 }
 
 impl ProtocolError {
-    /// The status that tells the client.
+    /// The status for the client.
     pub fn status(self) -> Status {
         self.kind.status()
     }
@@ -23,7 +24,7 @@ impl From<ErrorKind> for ProtocolError {
     }
 }
 
-/// The kinds of breach, each with the rule it breaks.
+/// The kinds of violation, each with the rule that it violates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[repr(u8)]
 pub enum ErrorKind {
@@ -33,22 +34,22 @@ pub enum ErrorKind {
     /// Longer than the limit (RFC 9112 section 3).
     #[error("request line too long")]
     RequestLineTooLong,
-    /// A method whose name is longer than any: see [`Method::MAX_LENGTH`](crate::Method::MAX_LENGTH).
+    /// A method with a name over the limit: see [`Method::MAX_LENGTH`](crate::Method::MAX_LENGTH).
     #[error("unknown method")]
     UnknownMethod,
     /// RFC 9112 section 3.2.
     #[error("malformed request target")]
     Target,
-    /// Of another major version than 1 (RFC 9110 section 2.5).
+    /// A major version other than 1 (RFC 9110 section 2.5).
     #[error("unsupported HTTP version")]
     Version,
     /// Bad name, space before the colon, folded line, control character (RFC 9112 section 5).
     #[error("malformed header field")]
     Field,
-    /// A line that ends in a line feed alone, or a carriage return alone (RFC 9112 section 2.2).
+    /// A line that ends in a single line feed or a single carriage return (RFC 9112 section 2.2).
     #[error("bare line feed or carriage return")]
     BareLineEnd,
-    /// More field lines than the limit.
+    /// More field lines than the limit allows.
     #[error("too many header fields")]
     TooManyFields,
     /// A head larger than the limit.
@@ -60,11 +61,11 @@ pub enum ErrorKind {
     /// Repeated or not a number (RFC 9112 section 6.3).
     #[error("repeated or malformed Content-Length")]
     ContentLength,
-    /// Transfer-Encoding beside Content-Length, in HTTP/1.0, or without `chunked` as its last (RFC 9112
-    /// sections 6.1, 6.3).
+    /// Transfer-Encoding together with Content-Length, in HTTP/1.0, or without `chunked` as the last
+    /// coding (RFC 9112 sections 6.1, 6.3).
     #[error("conflicting message framing")]
     Framing,
-    /// A transfer coding other than `chunked` before it (RFC 9112 section 6.1).
+    /// Another transfer coding before `chunked` (RFC 9112 section 6.1).
     #[error("unknown transfer coding")]
     TransferCoding,
     /// RFC 9112 section 7.1.
@@ -82,7 +83,7 @@ pub enum ErrorKind {
     /// The head did not arrive in time.
     #[error("request head took too long")]
     HeaderTimeout,
-    /// The body did not arrive at the least rate.
+    /// The body arrived below the minimum rate.
     #[error("request body took too long")]
     BodyTimeout,
 }
@@ -111,7 +112,7 @@ impl ErrorKind {
         Self::BodyTimeout,
     ];
 
-    /// The status that tells the client.
+    /// The status for the client.
     pub fn status(self) -> Status {
         match self {
             Self::RequestLine

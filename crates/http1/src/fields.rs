@@ -1,7 +1,7 @@
-//! The field lines of a request that a content service looks at.
+//! The field lines of a request that a content service uses.
 //!
-//! Most requests carry none that matter to their answer, and a head that is read for every request had better
-//! be small: so [`Fields`] knows which of them are there, and reads their values only when it is asked.
+//! Most requests have no field that affects the reply. A head should be small, as one is read for every
+//! request. So [`Fields`] only records which fields are present, and reads a value when it is needed.
 
 use std::iter;
 
@@ -9,7 +9,7 @@ use memchr::memchr_iter;
 
 use crate::syntax;
 
-/// A field that a content service looks at.
+/// A field that a content service uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is the field of that name (RFC 9110, or W3C Trace Context)")]
 pub enum Field {
@@ -32,7 +32,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// All of them.
+    /// All of these fields.
     pub const ALL: [Self; 16] = [
         Self::Accept,
         Self::AcceptEncoding,
@@ -52,7 +52,7 @@ impl Field {
         Self::Traceparent,
     ];
 
-    /// Its name, in lower case.
+    /// The field's name, in lower case.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Accept => "accept",
@@ -82,14 +82,14 @@ impl Field {
 /// The field lines of a head, borrowed from it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fields<'a> {
-    /// Whole lines, each ended by CRLF.
+    /// Whole lines, each ending in CRLF.
     lines: &'a [u8],
-    /// The bits of the fields that are among them.
+    /// A bit for each field that is present.
     present: u16,
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of these lines, each of them ended by CRLF.
+    /// The fields of these lines. Each line must end in CRLF.
     pub fn new(lines: &'a [u8]) -> Self {
         let mut fields = Self { lines, present: 0 };
         for (name, _) in fields.pairs() {
@@ -100,37 +100,37 @@ impl<'a> Fields<'a> {
         fields
     }
 
-    /// Takes note of a field that is in the lines.
+    /// Records that a field is in the lines.
     #[inline]
     pub(crate) fn note(&mut self, field: Field) {
         self.present |= field.bit();
     }
 
-    /// What was noted, with the lines that it was seen in: those and no others.
+    /// The recorded fields, with the lines that they were found in. Pass exactly these lines.
     #[inline]
     pub(crate) fn in_lines(self, lines: &[u8]) -> Fields<'_> {
         Fields { lines, ..self }
     }
 
-    /// Whether one of these is there.
+    /// Whether any of these fields is present.
     #[inline]
     pub fn any_of(self, fields: &[Field]) -> bool {
         self.present & fields.iter().fold(0, |bits, field| bits | field.bit()) != 0
     }
 
-    /// A field's value on the first line that has it, white space around it left out.
+    /// A field's value on the first line that has it, without surrounding white space.
     pub fn get(self, field: Field) -> Option<&'a [u8]> {
         self.all(field).next()
     }
 
-    /// The value of a field that may be sent once only. On several lines it is a list, and so has no value of
-    /// its kind.
+    /// The value of a field that may be sent only once. On several lines it would be a list, so it has no
+    /// single value.
     pub fn sole(self, field: Field) -> Option<&'a [u8]> {
         let mut values = self.all(field);
         values.next().filter(|_| values.next().is_none())
     }
 
-    /// A field's value on each line that has it, which together are one list (RFC 9110 section 5.3).
+    /// A field's value on each line that has it. Together the values are one list (RFC 9110 section 5.3).
     pub fn all(self, field: Field) -> impl Iterator<Item = &'a [u8]> + Clone {
         let lines = if self.any_of(&[field]) { self.lines } else { &[] };
         Self { lines, ..self }
@@ -139,12 +139,12 @@ impl<'a> Fields<'a> {
             .map(|(_, value)| value)
     }
 
-    /// The value of Host, which is sent once.
+    /// The value of Host, which is sent only once.
     pub(crate) fn host(self) -> Option<&'a [u8]> {
         self.pairs().find(|(name, _)| is_name(name, "host")).map(|(_, value)| value)
     }
 
-    /// Name and value of each line, in order, white space around the value left out.
+    /// Name and value of each line, in order, without white space around the value.
     pub fn pairs(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone {
         let mut rest = self.lines;
         iter::from_fn(move || {
@@ -157,8 +157,9 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Whether a token is a name, of which only lower-case letters and hyphens are made. Setting the bit that
-/// tells lower case from upper makes neither of any other byte that a token may hold.
+/// Whether a token equals `name`, which consists only of lower-case letters and hyphens. The comparison
+/// sets the bit that distinguishes lower from upper case. No other byte of a token becomes a letter or
+/// hyphen by that.
 #[inline]
 pub(crate) fn is_name(token: &[u8], name: &str) -> bool {
     token.len() == name.len()

@@ -1,8 +1,8 @@
 //! The head of a request: parsed, checked, and borrowed from the input.
 //!
-//! [`parse`] reads a head in one pass and takes note of the few fields that the server acts on. (`httparse`
-//! is what the tests compare it with: it costs more.) Everything that could let two parties disagree on where
-//! a message ends (request smuggling, RFC 9112 section 11.2) is refused here.
+//! [`parse`] reads a head in one pass and notes the few fields that the server acts on. The tests compare
+//! it with `httparse`, which costs more. The parser refuses everything that could make two parties
+//! disagree on where a message ends (request smuggling, RFC 9112 section 11.2).
 
 #![expect(clippy::inline_always, reason = "counted: calls here move the head of every request about")]
 
@@ -11,27 +11,27 @@ use core::net::Ipv6Addr;
 use crate::fields::{Field, Fields, is_name};
 use crate::{ErrorKind, Method, syntax};
 
-/// A request's head. It borrows from the input and is meant to be used up before the next call.
+/// A request's head. It borrows from the input; use it before the next call.
 #[derive(Debug)]
 pub struct Head<'a> {
-    /// What is asked for.
+    /// The request's method.
     pub method: Method<'a>,
     /// The request target as it was sent.
     pub target: &'a [u8],
-    /// The path, still percent-encoded: begins with `/`, or is exactly `*` (OPTIONS, and CONNECT which has
-    /// none).
+    /// The path, still percent-encoded. It begins with `/`, or is exactly `*` (for OPTIONS, and for
+    /// CONNECT, which has no path).
     pub path: &'a [u8],
-    /// Whether a percent sign is in the path.
+    /// Whether the path contains a percent sign.
     pub is_encoded: bool,
-    /// The fields that a content service looks at.
+    /// The fields that a content service uses.
     pub fields: Fields<'a>,
     /// What the reply must respect.
     pub terms: Terms,
 }
 
 impl<'a> Head<'a> {
-    /// Reads a head once more that was put by when it was announced: the bytes that were consumed with it,
-    /// and its terms of that time. `None`: there is no head in these bytes.
+    /// Reads a head again that was stored when it was announced. Takes the bytes that were consumed with
+    /// it, and its terms of that time. `None`: these bytes contain no head.
     pub fn again(consumed: &'a [u8], terms: Terms) -> Option<Self> {
         let mut bytes = consumed;
         // Empty lines before a request are consumed with it (RFC 9112 section 2.2).
@@ -41,13 +41,13 @@ impl<'a> Head<'a> {
         parse_again(bytes).ok().map(|parsed| Self { terms, ..parsed.head })
     }
 
-    /// What follows the first `?` of the target, without it.
+    /// The query: what follows the first `?` of the target.
     pub fn query(&self) -> Option<&'a [u8]> {
         let mark = memchr::memchr(b'?', self.target)?;
         Some(&self.target[mark + 1..])
     }
 
-    /// The authority asked for: from the target, if it names one, else from Host, which may be empty.
+    /// The requested authority: from the target, if it has one, else from Host, which may be empty.
     pub fn host(&self) -> Option<&'a [u8]> {
         match self.method {
             Method::Connect => Some(self.target),
@@ -71,7 +71,8 @@ pub fn host_name(authority: &[u8]) -> &[u8] {
     colon.map_or(authority, |colon| &authority[..address_ends + colon])
 }
 
-/// An authority's host and its port, if it has one. `None`: it is no authority, or the port is out of range.
+/// An authority's host, and its port if it has one. `None`: it is no authority, or the port is out of
+/// range.
 pub fn host_and_port(authority: &[u8]) -> Option<(&[u8], Option<u16>)> {
     let port = match authority_port(authority)? {
         b"" => None,
@@ -80,18 +81,18 @@ pub fn host_and_port(authority: &[u8]) -> Option<(&[u8], Option<u16>)> {
     Some((host_name(authority), port))
 }
 
-/// HTTP versions this server speaks.
+/// HTTP versions that this server supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// HTTP/1.0: closes by default.
     Http10,
-    /// HTTP/1.1, or a later minor version, which means the same to who does not know it (RFC 9110 section
-    /// 2.5): persists by default.
+    /// HTTP/1.1: persists by default. A later minor version counts as 1.1 for a recipient that does not
+    /// know it (RFC 9110 section 2.5).
     Http11,
 }
 
 impl Version {
-    /// As in a request line.
+    /// The version as in a request line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Http10 => "HTTP/1.0",
@@ -105,20 +106,20 @@ impl Version {
 pub struct Terms {
     /// The client's version.
     pub version: Version,
-    /// Whether the connection goes on after the reply.
+    /// Whether the connection stays open after the reply.
     pub persistent: bool,
-    /// Whether content is wanted (not for HEAD).
+    /// Whether the reply may have content (not for HEAD).
     pub body: bool,
 }
 
 impl Terms {
-    /// These terms, with an end of the connection after the reply.
+    /// These terms, but the connection closes after the reply.
     pub fn closing(self) -> Self {
         Self { persistent: false, ..self }
     }
 
-    /// These terms for a reply whose length is not known when its head is sent: in HTTP/1.0 only the end of
-    /// the connection tells the end of its body, if it has one (RFC 9112 section 6.3).
+    /// These terms for a reply whose length is unknown when its head is sent. In HTTP/1.0, only the end
+    /// of the connection marks the end of a body (RFC 9112 section 6.3).
     pub fn of_unknown_length(self) -> Self {
         let tells = self.version != Version::Http10 || !self.body;
         Self { persistent: self.persistent && tells, ..self }
@@ -133,7 +134,7 @@ pub(crate) enum Framing {
     Chunked,
 }
 
-/// A head, and what only the connection needs of it.
+/// A head, and what only the connection needs from it.
 pub(crate) struct Parsed<'a> {
     pub(crate) head: Head<'a>,
     pub(crate) framing: Framing,
@@ -144,32 +145,32 @@ pub(crate) struct Parsed<'a> {
 /// What a client expects of the server (RFC 9110 section 10.1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Expectation {
-    /// Nothing, or nothing that counts: an expectation in HTTP/1.0, and one of 100 (Continue) without a body.
+    /// Nothing, or nothing valid: an expectation in HTTP/1.0, or one of 100 (Continue) without a body.
     #[default]
     None,
-    /// That it asks for the body.
+    /// That the server asks for the body.
     Continue,
-    /// Something that is not known here.
+    /// An unknown expectation.
     Unknown,
 }
 
 /// How large a head is, for the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Bytes of the request line, its end included.
+    /// Bytes of the request line, including its end.
     pub(crate) request_line: u32,
-    /// Lines after it, the blank one not counted.
+    /// Field lines, without the blank line.
     pub(crate) fields: u32,
-    /// Bytes in all, the blank line included.
+    /// Bytes of the whole head, including the blank line.
     pub(crate) head: u32,
 }
 
-/// Parses the head that `input` begins with; what follows its blank line is left alone. `terms.persistent`
-/// says what the client asks for.
+/// Parses the head at the beginning of `input`, and ignores what follows its blank line.
+/// `terms.persistent` is what the client asks for.
 ///
 /// # Errors
 ///
-/// The first thing that is wrong. Of a head that is not complete this means nothing: more of it may put that
+/// The first error found. For an incomplete head, the error means nothing: the rest may correct it.
 /// right.
 #[inline(always)]
 pub(crate) fn parse(input: &[u8]) -> Result<Parsed<'_>, ErrorKind> {
@@ -189,7 +190,7 @@ pub(crate) fn parse(input: &[u8]) -> Result<Parsed<'_>, ErrorKind> {
 
     let path = path_of(target, path_len, method)?;
     match seen.host {
-        // Empty: what is asked for has no authority.
+        // An empty Host means that the target has no authority.
         Some(host) if !host.is_empty() && authority_port(host).is_none() => return Err(ErrorKind::Host),
         None if version == Version::Http11 => return Err(ErrorKind::Host),
         _ => {}
@@ -208,29 +209,29 @@ pub(crate) fn parse(input: &[u8]) -> Result<Parsed<'_>, ErrorKind> {
     Ok(Parsed { head, framing, expectation, extent })
 }
 
-/// Parses a head that did not come whole, or has been parsed before.
+/// Parses a head that did not arrive in one piece, or was parsed before.
 #[cold]
 #[inline(never)]
 pub(crate) fn parse_again(input: &[u8]) -> Result<Parsed<'_>, ErrorKind> {
     parse(input)
 }
 
-/// A request line, and what follows it.
+/// A request line, and the input after it.
 struct RequestLine<'a> {
     method: Method<'a>,
     target: &'a [u8],
     /// Bytes of the target before a question mark.
     path_len: usize,
-    /// A percent sign is among them.
+    /// Whether these contain a percent sign.
     is_encoded: bool,
     version: Version,
     rest: &'a [u8],
 }
 
-/// Name, value, and what follows the line.
+/// Name, value, and the input after the line.
 type FieldLine<'a> = (&'a [u8], &'a [u8], &'a [u8]);
 
-/// Reads a request line (RFC 9112 section 3). One blank separates its three parts.
+/// Reads a request line (RFC 9112 section 3). Single spaces separate its three parts.
 #[inline(always)]
 fn request_line(input: &[u8]) -> Result<RequestLine<'_>, ErrorKind> {
     let (method, rest) = match input.strip_prefix(b"GET ") {
@@ -259,7 +260,8 @@ fn request_line(input: &[u8]) -> Result<RequestLine<'_>, ErrorKind> {
     Ok(RequestLine { method, target, path_len, is_encoded, version, rest })
 }
 
-/// Any other version that is known here, or means the same as one that is, and what follows its line end.
+/// Reads any other version that is known here or equivalent to a known one. Also returns the input after
+/// its line end.
 fn other_version<'a>(input: &[u8], rest: &'a [u8]) -> Result<(Version, &'a [u8]), ErrorKind> {
     match rest.split_first_chunk() {
         Some((b" HTTP/1.0\r\n", rest)) => Ok((Version::Http10, rest)),
@@ -270,15 +272,16 @@ fn other_version<'a>(input: &[u8], rest: &'a [u8]) -> Result<(Version, &'a [u8])
     }
 }
 
-/// A method, none where its name is too long, and what follows its blank.
+/// Reads a method (`None` if its name is too long). Also returns the input after the space.
 fn any_method(input: &[u8]) -> Result<(Option<Method<'_>>, &[u8]), ErrorKind> {
     let (name, rest) = input.split_at(syntax::length(input, syntax::TOKEN));
     let Some((b' ', rest)) = rest.split_first() else { return Err(ErrorKind::RequestLine) };
     Ok((Method::from_name(name), rest))
 }
 
-/// Name and value of a field line (RFC 9112 section 5), and what follows it. No blank may stand before the
-/// colon, a line that begins with one (folding) has no name, and no control characters are in the value.
+/// Reads name and value of a field line (RFC 9112 section 5), and returns the input after it. Refuses a
+/// space before the colon, folded lines, which begin with a space and so have no name, and control
+/// characters in the value.
 #[inline(always)]
 fn field_line(input: &[u8]) -> Result<FieldLine<'_>, ErrorKind> {
     let (name, rest) = input.split_at(syntax::length(input, syntax::TOKEN));
@@ -291,7 +294,7 @@ fn field_line(input: &[u8]) -> Result<FieldLine<'_>, ErrorKind> {
     Ok((name, trimmed(value), rest))
 }
 
-/// A value without the white space around it: nearly every one has a blank before it, and no more.
+/// A value without the white space around it. Nearly every value has one space before it, and no more.
 #[inline]
 fn trimmed(value: &[u8]) -> &[u8] {
     let value = value.strip_prefix(b" ").unwrap_or(value);
@@ -301,7 +304,7 @@ fn trimmed(value: &[u8]) -> &[u8] {
     }
 }
 
-/// What the fields say of the message itself, as against of what is asked for.
+/// What the fields say about the message itself, rather than about the requested resource.
 #[derive(Default)]
 struct Seen<'a> {
     host: Option<&'a [u8]>,
@@ -312,8 +315,8 @@ struct Seen<'a> {
     expectation: Expectation,
 }
 
-/// The transfer codings of a message, of which only `chunked` is known here, in the order in which they were
-/// applied.
+/// The transfer codings of a message, in the order in which they were applied. Only `chunked` is known
+/// here.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Codings {
     Chunked,
@@ -322,9 +325,9 @@ enum Codings {
 }
 
 impl Codings {
-    /// Adds those of one line: several lines are one list (RFC 9110 section 5.3). `chunked` anywhere but
-    /// last, or twice, makes the end of the message doubtful (RFC 9112 section 6.1). So do empty members,
-    /// which others may read otherwise.
+    /// Adds the codings of one line; several lines are one list (RFC 9110 section 5.3). If `chunked`
+    /// comes twice or not last, the end of the message is in doubt (RFC 9112 section 6.1). Empty list
+    /// members are refused as well, as other parsers may read them differently.
     fn add(before: Option<Self>, line: &[u8]) -> Result<Self, ErrorKind> {
         let add = |before, coding: &[u8]| match (before, coding.trim_ascii()) {
             (_, b"") | (Some(Self::Chunked | Self::UnknownThenChunked), _) => Err(ErrorKind::Framing),
@@ -339,8 +342,8 @@ impl Codings {
 }
 
 impl<'a> Seen<'a> {
-    /// Takes note of one field. Field names are case-insensitive, and most lengths belong to one name at
-    /// most.
+    /// Notes one field. Field names are case-insensitive. For most lengths, at most one name has that
+    /// length.
     #[inline(always)]
     fn note(&mut self, fields: &mut Fields<'_>, name: &[u8], value: &'a [u8]) -> Result<(), ErrorKind> {
         let is = |known: &str| is_name(name, known);
@@ -355,7 +358,7 @@ impl<'a> Seen<'a> {
         Ok(())
     }
 
-    /// Takes note of one that is not in nearly every request.
+    /// Notes a field that few requests have.
     #[inline(never)]
     fn note_other(&mut self, fields: &mut Fields<'_>, name: &[u8], value: &[u8]) -> Result<(), ErrorKind> {
         let is = |known: &str| is_name(name, known);
@@ -389,7 +392,7 @@ impl<'a> Seen<'a> {
     fn expect(&mut self, value: &[u8]) {
         for member in value.split(|&b| b == b',').map(<[u8]>::trim_ascii) {
             self.expectation = match (self.expectation, member) {
-                // Empty members mean nothing (RFC 9110 section 5.6.1.2).
+                // Empty list members mean nothing (RFC 9110 section 5.6.1.2).
                 (before, b"") => before,
                 (Expectation::Unknown, _) => Expectation::Unknown,
                 (_, member) if member.eq_ignore_ascii_case(b"100-continue") => Expectation::Continue,
@@ -412,7 +415,7 @@ impl<'a> Seen<'a> {
             (Some(_), None) if version == Version::Http10 => Err(ErrorKind::Framing),
             (Some(Codings::Chunked), None) => Ok(Framing::Chunked),
             (Some(Codings::UnknownThenChunked), None) => Err(ErrorKind::TransferCoding),
-            // Where it ends can't be known (RFC 9112 section 6.3).
+            // The end of the message cannot be determined (RFC 9112 section 6.3).
             (Some(_), Some(_)) | (Some(Codings::Unknown), None) => Err(ErrorKind::Framing),
         }
     }
@@ -442,7 +445,7 @@ fn path_of<'a>(target: &'a [u8], path_len: usize, method: Method<'_>) -> Result<
     }
 }
 
-/// That of CONNECT, which has none: its target is a host and its port, neither of which may be missing.
+/// The path for CONNECT, which has none. Its target is a host and a port, and both are required.
 #[cold]
 fn path_of_authority(target: &[u8]) -> Result<&[u8], ErrorKind> {
     authority_port(target).filter(|port| !port.is_empty()).map(|_| &b"*"[..]).ok_or(ErrorKind::Target)
@@ -455,7 +458,7 @@ fn path_of_absolute(target: &[u8]) -> Result<&[u8], ErrorKind> {
     Ok(if path.is_empty() { b"/" } else { path })
 }
 
-/// The authority that an absolute-form target has behind its scheme, and what follows it.
+/// The authority after the scheme of an absolute-form target, and what follows it.
 fn split_authority(after_scheme: &[u8]) -> (&[u8], &[u8]) {
     let end = memchr::memchr2(b'/', b'?', after_scheme).unwrap_or(after_scheme.len());
     after_scheme.split_at(end)
@@ -468,8 +471,8 @@ fn strip_scheme(target: &[u8]) -> Option<&[u8]> {
     })
 }
 
-/// The port of an authority that is a host with an optional port, empty without one (RFC 9110 section 7.2).
-/// `None`: it is something else, or more.
+/// The port of an authority, which is a host with an optional port (RFC 9110 section 7.2). Empty if there
+/// is no port. `None`: not an authority.
 #[inline(always)]
 fn authority_port(authority: &[u8]) -> Option<&[u8]> {
     let mut host = syntax::length(authority, syntax::HOST);
@@ -486,7 +489,7 @@ fn authority_port(authority: &[u8]) -> Option<&[u8]> {
 fn unusual_host_length(authority: &[u8]) -> Option<usize> {
     if let [b'[', address @ ..] = authority {
         let length = memchr::memchr(b']', address)?;
-        // Without a zone, which means something on the client's machine alone.
+        // No zone is allowed, as a zone has a meaning on the client's machine only.
         let address = std::str::from_utf8(&address[..length]).ok()?;
         return address.parse::<Ipv6Addr>().is_ok().then_some(length + b"[]".len());
     }
@@ -501,11 +504,11 @@ fn unusual_host_length(authority: &[u8]) -> Option<usize> {
     Some(at)
 }
 
-/// An HTTP version that is well-formed but not 1.x is 505, anything else in its place a malformed line.
+/// A well-formed HTTP version other than 1.x is 505. Anything else in its place is a malformed line.
 fn version_error(input: &[u8]) -> ErrorKind {
     let line = &input[..memchr::memchr(b'\r', input).unwrap_or(input.len())];
     match line.rsplit(|&b| b == b' ').next() {
-        // A version that is known is not what was wrong: blanks before it were.
+        // The version is known, so the error is in the spaces before it.
         Some([b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0'..=b'9']) => ErrorKind::RequestLine,
         Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor])
             if major.is_ascii_digit() && minor.is_ascii_digit() =>
@@ -640,7 +643,7 @@ mod tests {
             proptest::prop_assert_eq!(authority_port(other.as_bytes()), None);
         }
 
-        /// Whatever is accepted here, httparse accepts too and reads the same.
+        /// Whatever this parser accepts, httparse accepts too and reads the same way.
         #[test]
         fn agrees_with_httparse(
             pieces in proptest::collection::vec(proptest::sample::select(&[

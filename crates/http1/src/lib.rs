@@ -1,14 +1,19 @@
-//! Sans-IO HTTP/1.1 (RFC 9110, RFC 9112) for both roles.
+//! A sans-IO implementation of HTTP/1.1 (RFC 9110, RFC 9112) for servers and clients.
 //!
-//! Nothing here owns a socket, reads a clock, opens a file or starts a thread: bytes and ticks come in as
-//! arguments, events and segments go out as values. That is why one implementation serves an event loop, a
+//! Nothing here owns a socket, reads a clock, opens a file or starts a thread. Bytes and ticks come in as
+//! arguments. Events and segments go out as values. So one implementation serves an event loop, a
 //! pipeline of stages, a coroutine and a completion ring alike.
 //!
-//! Data flows through the server role like this: the driver lends what arrived to [`Connection::receive`],
-//! which answers with a [`Step`]; a [`Step::Request`] carries a [`Head`] borrowed from that input, which the
-//! service turns at once into a [`Plan`]; [`Connection::respond`] takes the plan, [`Connection::output`]
-//! lends its bytes as [`Segment`]s, and [`Connection::sent`] hears how far they got. A reply that is sent
-//! while it is made is an [`OpenReply`] beside the connection.
+//! In the server role, data flows like this:
+//!
+//! 1. The driver passes the received bytes to [`Connection::receive`], which returns a [`Step`].
+//! 2. A [`Step::Request`] carries a [`Head`], borrowed from those bytes. The service turns it into a
+//!    [`Plan`] at once.
+//! 3. [`Connection::respond`] takes the plan, and [`Connection::output`] returns its bytes as
+//!    [`Segment`]s.
+//! 4. The driver reports to [`Connection::sent`] how many bytes it has sent.
+//!
+//! A reply that is sent while it is generated is an [`OpenReply`], which is separate from the connection.
 
 pub mod chunked;
 pub mod client;

@@ -1,28 +1,28 @@
-//! Bounds on what one client may ask for. Every size, count and wait of a connection is one of these.
+//! Limits on what one client may use. Every size, count and wait of a connection has one.
 
 use crate::Tick;
 
-/// Bounds on requests. Sizes are in bytes.
+/// Limits on requests. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest request line, its line end included; beyond it 414 (RFC 9112 section 3).
+    /// Longest request line, including its line end; beyond it 414 (RFC 9112 section 3).
     pub request_line: u32,
-    /// Largest head, request line included; beyond it 431 (RFC 6585 section 5).
+    /// Largest head, including the request line; beyond it 431 (RFC 6585 section 5).
     pub head: u32,
     /// Most field lines, at most [`Limits::MAX_FIELDS`]; beyond it 431.
     pub fields: u16,
-    /// Largest body that is read and thrown away for a request nobody wants a body of; beyond it 413. Of
-    /// chunks the data count; what is around them has bounds of its own ([`chunked`](crate::chunked)).
+    /// Largest body that is read and discarded for a request that needs none; beyond it 413. For chunks
+    /// only the data counts; the chunk framing has separate limits ([`chunked`](crate::chunked)).
     pub body: u64,
-    /// Requests answered on one connection; the last reply says `Connection: close`.
+    /// Requests answered on one connection; the last reply has `Connection: close`.
     pub requests: u32,
     /// How long a client may take.
     pub timeouts: Timeouts,
 }
 
 impl Limits {
-    /// The hard bound on field lines. An application is told of each name once, for which they are compared
-    /// with one another.
+    /// The hard limit on field lines. Names are compared with one another, so that an application gets
+    /// each name once.
     pub const MAX_FIELDS: u16 = 1000;
 }
 
@@ -40,18 +40,18 @@ impl Default for Limits {
 }
 
 /// How long a client may take, in [`Tick`]s, and how slow it may be, in bytes per second (0: any progress
-/// will do).
+/// is enough).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From the first byte of a head (or from the accept) to its last.
+    /// From the first byte of a head (or from the accept) to its last byte.
     pub header: u32,
-    /// The period in which a body must bring `body_rate` bytes for each second.
+    /// The period in which at least `body_rate` bytes of a body must arrive per second.
     pub body: u32,
-    /// Slowest body, bytes per second.
+    /// The minimum rate of a body, in bytes per second.
     pub body_rate: u32,
-    /// The period in which a reply must take `write_rate` bytes for each second.
+    /// The period in which the client must take at least `write_rate` bytes of a reply per second.
     pub write: u32,
-    /// Slowest reader, bytes per second.
+    /// The minimum rate of a client that reads a reply, in bytes per second.
     pub write_rate: u32,
     /// From the end of a reply to the next request.
     pub idle: u32,
@@ -60,12 +60,12 @@ pub struct Timeouts {
 }
 
 impl Timeouts {
-    /// Converts milliseconds to ticks, rounding up so that a wait is never cut short and never 0.
+    /// Converts milliseconds to ticks. Rounds up, so that a wait is never too short and never 0.
     pub fn ticks(ms: u64) -> u32 {
         ms.div_ceil(u64::from(Tick::MS)).clamp(1, i32::MAX as u64) as u32
     }
 
-    /// Bytes that a transfer must move in a period of `ticks` to keep up with `rate` bytes per second: at
+    /// Bytes that a transfer must move in a period of `ticks` to keep up with `rate` bytes per second; at
     /// least 1.
     pub fn progress(ticks: u32, rate: u32) -> u64 {
         (u64::from(rate) * u64::from(ticks) * u64::from(Tick::MS) / 1000).max(1)

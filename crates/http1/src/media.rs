@@ -1,26 +1,27 @@
-//! Negotiation of media types by Accept (RFC 9110 section 12.5.1), where there are two to choose from.
+//! Negotiation by Accept (RFC 9110 section 12.5.1) between two media types.
 
 use crate::coding::qvalue;
 
-/// Whether a client would rather have `other` than `usual`, by the values of the Accept lines, which are one
-/// list. Both types are in lower case; the only parameter that they may have is a version, as in
-/// `text/plain;version=0.0.4`. Where it likes both as well, the one that it names more exactly is meant;
-/// whoever says nothing gets the usual one.
+/// Whether a client prefers `other` over `usual`. `values` are the values of the Accept lines, which are
+/// one list. Both types are in lower case. Their only parameter may be a version, as in
+/// `text/plain;version=0.0.4`. At equal weight, the type that the client names more exactly wins. Without
+/// a preference, the usual type wins.
 ///
-/// Elements that can't be read are skipped, and so are those of another version and all other parameters.
+/// Elements that cannot be parsed are skipped, and so are those of another version. All other parameters
+/// are ignored.
 pub fn prefers<'a>(values: &(impl Iterator<Item = &'a [u8]> + Clone), other: &str, usual: &str) -> bool {
     let liking = |media_type: &str| {
         let (name, version) = media_type.split_once(";version=").unwrap_or((media_type, ""));
         let elements = values.clone().flat_map(|value| value.split(|&b| b == b','));
-        // The most exact range decides on the weight.
+        // The most exact range determines the weight.
         let range = elements.filter_map(|element| range(element, name.as_bytes(), version.as_bytes())).max();
         range.filter(|range| range.1 > 0).map_or((0, 0), |(exactness, weight)| (weight, exactness))
     };
     liking(other) > liking(usual)
 }
 
-/// How exactly an element names a type, from `*/*` to the type itself, and its weight. `None`: it names
-/// another one, or another version of it, where there are versions.
+/// How exactly an element names a type, from `*/*` to the type itself, and its weight. `None`: the
+/// element names another type, or another version of a type with versions.
 fn range(element: &[u8], name: &[u8], version: &[u8]) -> Option<(u8, u16)> {
     let mut parts = element.split(|&b| b == b';').map(<[u8]>::trim_ascii);
     let top = &name[..=name.iter().position(|&b| b == b'/')?];

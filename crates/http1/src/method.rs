@@ -2,13 +2,14 @@
 
 use crate::syntax;
 
-/// What a request asks for. Methods are a registry and no closed list (RFC 9110 section 9.1): those that HTTP
-/// itself defines have names here, and any other token is one as well. Case counts.
+/// A request's method. Methods are an open registry, not a closed list (RFC 9110 section 9.1). The
+/// methods that HTTP itself defines have names here, and any other token is a method as well. Names are
+/// case-sensitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method<'a> {
     /// Transfer the current representation.
     Get,
-    /// What GET would answer, without the content (RFC 9110 section 9.3.2).
+    /// Like GET, but without the content (RFC 9110 section 9.3.2).
     Head,
     /// Process the request's content.
     Post,
@@ -24,22 +25,22 @@ pub enum Method<'a> {
     Trace,
     /// Modify in part (RFC 5789).
     Patch,
-    /// Any other token, such as PROPFIND (RFC 4918). [`from_name`](Self::from_name) makes
-    /// it.
+    /// Any other token, such as PROPFIND (RFC 4918). Made by [`from_name`](Self::from_name).
     Other(&'a str),
 }
 
 impl<'a> Method<'a> {
-    /// The longest name. Of those that are registered the longest has 17 bytes.
+    /// The longest accepted name. The longest registered name has 17 bytes.
     pub const MAX_LENGTH: usize = 64;
 
-    /// Whether a request is known to have the same effect, however often it is sent (RFC 9110 section 9.2.2).
-    /// Of methods that others define this is not believed: what an application makes of them is unknown here.
+    /// Whether a request is known to have the same effect, however often it is sent (RFC 9110 section
+    /// 9.2.2). `false` for methods not defined by HTTP itself, as only the application knows their
+    /// effect.
     pub fn is_idempotent(self) -> bool {
         matches!(self, Self::Get | Self::Head | Self::Put | Self::Delete | Self::Options | Self::Trace)
     }
 
-    /// The method of that name. `None`: it is no token, or longer than [`MAX_LENGTH`](Self::MAX_LENGTH).
+    /// The method of that name. `None`: not a token, or longer than [`MAX_LENGTH`](Self::MAX_LENGTH).
     pub fn from_name(name: &'a [u8]) -> Option<Self> {
         Some(match name {
             b"GET" => Self::Get,
@@ -61,7 +62,7 @@ impl<'a> Method<'a> {
         str::from_utf8(name).ok().filter(|_| is_one).map(Self::Other)
     }
 
-    /// The name as sent.
+    /// The name as it was sent.
     pub fn name(self) -> &'a str {
         match self {
             Self::Get => "GET",

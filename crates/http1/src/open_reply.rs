@@ -1,16 +1,17 @@
-//! A reply whose body is still being made while it is sent, as by an application.
+//! A reply whose body is still being generated while it is sent, for example by an application.
 //!
-//! It is a state machine without IO beside the [`Connection`](crate::Connection) whose client it answers:
-//! whoever makes such a reply has the client's socket for that long, and
-//! [returns](crate::Connection::returned) the client when it is over. The head is complete when the reply is
-//! [opened](crate::Plan::open); the body is [supplied](OpenReply::supply) bit by bit, and framed as the
-//! client understands. What was supplied and not been sent waits here: whoever supplies looks at
-//! how much is [`left`](OpenReply::left) of it, and stops while that is much. A body may
-//! [lie elsewhere](OpenReply::supply_elsewhere), in memory that only who supplies it knows: then its place is
-//! kept here, and not the bytes.
+//! It is a state machine without IO, separate from the [`Connection`](crate::Connection) whose client it
+//! answers. The code that generates such a reply has the client's socket for that time. When the reply is
+//! over, that code [returns](crate::Connection::returned) the client.
 //!
-//! The client's time runs while there is something for it to take, and only then: it has to take as much of
-//! it as [`Timeouts::write_rate`] asks for.
+//! The head is complete when the reply is [opened](crate::Plan::open). The body is
+//! [supplied](OpenReply::supply) in parts, and framed as the client's version requires. Supplied bytes
+//! wait here until they are sent. The supplier checks how much is [`left`](OpenReply::left), and pauses
+//! while that is much. A part of a body may [be elsewhere](OpenReply::supply_elsewhere), in memory that
+//! only the supplier knows. Then this module keeps its range, not its bytes.
+//!
+//! The client's time runs only while there is something for the client to take. It must take that at the
+//! rate [`Timeouts::write_rate`].
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,8 +20,8 @@ use crate::limits::{Limits, Timeouts};
 use crate::plan::{Plan, Sheet};
 use crate::{Status, Tick, Version};
 
-/// A reply that is sent while it is made. `P` is the server's pin on an open-file-table entry, of which it
-/// has none.
+/// A reply that is sent while it is generated. `P` is the server's pin on an open-file-table entry; this
+/// reply has none.
 #[derive(Debug)]
 pub struct OpenReply<P> {
     sheet: Sheet<P>,
@@ -28,49 +29,49 @@ pub struct OpenReply<P> {
     is_persistent: bool,
     frame: Frame,
     is_finished: bool,
-    /// Bytes of the sheet that are gone.
+    /// Bytes of the sheet that have been sent.
     gone: usize,
-    /// What lies elsewhere and is unsent, in order, and bytes of it all.
+    /// The unsent parts that are elsewhere, in order, and their total bytes.
     elsewhere: VecDeque<Elsewhere>,
     left_elsewhere: u64,
-    /// Bytes of body supplied, and of anything sent.
+    /// Bytes of body supplied, and total bytes sent.
     body: u64,
     sent: u64,
     period: Option<Period>,
 }
 
-/// A part of the body that lies elsewhere.
+/// A part of the body that is elsewhere.
 #[derive(Debug)]
 struct Elsewhere {
     /// How much of the sheet comes before it.
     behind: usize,
-    /// Where it lies.
+    /// Its range there.
     range: Range<u64>,
 }
 
-/// A run of bytes to be sent.
+/// A run of bytes to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Run<'a> {
-    /// Of the reply's own.
+    /// The reply's own bytes.
     Own(&'a [u8]),
-    /// Elsewhere, in the range that was supplied or what is left of it.
+    /// A part that is elsewhere: the range that was supplied, or the rest of it.
     Elsewhere(Range<u64>),
 }
 
-/// How the end of the body is told (RFC 9112 section 6).
+/// What tells the client where the body ends (RFC 9112 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Frame {
-    /// By a length, of which this much is still owed.
+    /// A length. This much is still to be supplied.
     Length(u64),
-    /// By chunks.
+    /// The last chunk.
     Chunked,
-    /// By the end of the connection.
+    /// The end of the connection.
     Close,
-    /// There is none: it is dropped.
+    /// There is no body: supplied bytes are dropped.
     Nothing,
 }
 
-/// A period in which the client has to take its share.
+/// A period in which the client must take a minimum of bytes.
 #[derive(Clone, Copy, Debug)]
 struct Period {
     ends: Tick,
@@ -78,17 +79,18 @@ struct Period {
     mark: u64,
 }
 
-/// What comes behind the last chunk: no trailer fields.
+/// What comes after the last chunk: no trailer fields.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
-/// What ends a line, and the data of a chunk.
+/// The end of a line, and of a chunk's data.
 const LINE_END: &[u8] = b"\r\n";
-/// Sent bytes in front of unsent ones that are worth moving these.
+/// Moves unsent bytes to the front once this many sent bytes are before them.
 const WORTH_MOVING: usize = 32 << 10;
 
 impl<P> Plan<P> {
-    /// Completes the head of a reply whose body is still being made, and will be of this many bytes if that
-    /// is known. Without a length its terms have to be [those for that](crate::Terms::of_unknown_length).
-    /// Where the request's method or the status allows no body, what is supplied is dropped.
+    /// Completes the head of a reply whose body is still being generated. `length` is the length of the
+    /// body, if known. Without a length, the plan's terms must be [those for
+    /// that](crate::Terms::of_unknown_length). If the request's method or the status allows no body,
+    /// supplied bytes are dropped.
     pub fn open(mut self, length: Option<u64>, limits: &Limits, now: Tick) -> OpenReply<P> {
         let (status, terms) = (self.0.status, self.0.terms);
         debug_assert!(length.is_some() || terms == terms.of_unknown_length());
@@ -125,7 +127,7 @@ impl<P> Plan<P> {
 }
 
 impl<P> OpenReply<P> {
-    /// Adds to the body, and says how many of the bytes belong to it: no more than its promised length.
+    /// Adds to the body. Returns how many of the bytes belong to it: no more than its promised length.
     pub fn supply(&mut self, limits: &Limits, now: Tick, bytes: &[u8]) -> usize {
         let taken = match self.take(bytes.len() as u64) {
             Some(taken) => taken as usize,
@@ -145,8 +147,8 @@ impl<P> OpenReply<P> {
         taken
     }
 
-    /// The same with bytes that lie elsewhere, where they have to stay as they are until they are
-    /// [sent](Self::left_elsewhere).
+    /// Like [`supply`](Self::supply), for bytes that are elsewhere. They must stay unchanged there until
+    /// they are [sent](Self::left_elsewhere).
     pub fn supply_elsewhere(&mut self, limits: &Limits, now: Tick, range: Range<u64>) -> u64 {
         let length = range.end - range.start;
         let Some(taken) = self.take(length) else { return length };
@@ -166,7 +168,7 @@ impl<P> OpenReply<P> {
         taken
     }
 
-    /// How many of so many more bytes belong to the body. `None`: none has to be sent.
+    /// How many of `length` more bytes belong to the body. `None`: none must be sent.
     fn take(&mut self, length: u64) -> Option<u64> {
         let taken = match &mut self.frame {
             Frame::Nothing => return None,
@@ -181,8 +183,8 @@ impl<P> OpenReply<P> {
         Some(taken)
     }
 
-    /// The body is complete. Says whether it is what was promised; if not, the client must notice: the
-    /// connection is to be reset.
+    /// Declares that the body is complete. Returns whether it is as promised. If not, the client must
+    /// notice, so the connection must be reset.
     pub fn finish(&mut self, limits: &Limits, now: Tick) -> bool {
         self.is_finished = true;
         match self.frame {
@@ -195,13 +197,13 @@ impl<P> OpenReply<P> {
         }
     }
 
-    /// What can be sent next, as far as it does not lie elsewhere.
+    /// What to send next, up to the first part that is elsewhere.
     pub fn unsent(&self) -> &[u8] {
         let end = self.elsewhere.front().map_or(self.sheet.0.own.len(), |next| next.behind);
         &self.sheet.0.own[self.gone..end]
     }
 
-    /// All that can be sent now, in order.
+    /// Everything that can be sent now, in order.
     pub fn runs(&self) -> impl Iterator<Item = Run<'_>> {
         let own = &self.sheet.0.own;
         let starts = std::iter::once(self.gone).chain(self.elsewhere.iter().map(|run| run.behind));
@@ -212,22 +214,22 @@ impl<P> OpenReply<P> {
         before.chain([Run::Own(&own[last..])]).filter(|run| *run != Run::Own(&[]))
     }
 
-    /// Bytes of it all.
+    /// Bytes still to be sent.
     pub fn left(&self) -> u64 {
         self.own_left() as u64 + self.left_elsewhere
     }
 
-    /// How many of these lie here, and how many elsewhere.
+    /// Bytes still to be sent that are here, not elsewhere.
     pub fn own_left(&self) -> usize {
         self.sheet.0.own.len() - self.gone
     }
 
-    /// See [`own_left`](Self::own_left).
+    /// Bytes still to be sent that are elsewhere.
     pub fn left_elsewhere(&self) -> u64 {
         self.left_elsewhere
     }
 
-    /// `n` more of these bytes are gone.
+    /// Records that `n` more bytes were sent.
     pub fn sent(&mut self, mut n: u64) {
         debug_assert!(n <= self.left());
         self.sent += n;
@@ -252,12 +254,12 @@ impl<P> OpenReply<P> {
         }
     }
 
-    /// Whether all of it is made and sent.
+    /// Whether the whole reply has been generated and sent.
     pub fn is_complete(&self) -> bool {
         self.is_finished && self.left() == 0
     }
 
-    /// Bytes of the body that have not been supplied, if its length was told beforehand; 0 if it has none.
+    /// Bytes of the body that were not supplied yet, if its length was declared; 0 if there is no body.
     pub fn owed(&self) -> Option<u64> {
         match self.frame {
             Frame::Length(left) => Some(left),
@@ -266,17 +268,18 @@ impl<P> OpenReply<P> {
         }
     }
 
-    /// Whether any of it is sent.
+    /// Whether anything has been sent.
     pub fn has_begun(&self) -> bool {
         self.sent > 0
     }
 
-    /// When to ask whether the client [is too slow](Self::is_too_slow), if there is something for it to take.
+    /// When to check whether the client [is too slow](Self::is_too_slow), if there is something for it to
+    /// take.
     pub fn deadline(&self) -> Option<Tick> {
         self.period.map(|period| period.ends)
     }
 
-    /// Whether the client has taken less than it has to in a period that is over by `now`.
+    /// Whether the client has taken less than required in a period that is over by `now`.
     pub fn is_too_slow(&mut self, limits: &Limits, now: Tick) -> bool {
         let Timeouts { write, write_rate, .. } = limits.timeouts;
         let Some(period) = &mut self.period else { return false };
@@ -288,28 +291,28 @@ impl<P> OpenReply<P> {
         taken < Timeouts::progress(write, write_rate)
     }
 
-    /// Its status.
+    /// The reply's status.
     pub fn status(&self) -> Status {
         self.status
     }
 
-    /// Whether the connection may go on after it.
+    /// Whether the connection may stay open after the reply.
     pub fn is_persistent(&self) -> bool {
         self.is_persistent
     }
 
-    /// Bytes of body that the client has been sent: all of what was supplied to a complete reply, and no more
-    /// than were sent of another, to within the framing of its chunks.
+    /// Bytes of body sent to the client. For a complete reply, that is everything supplied. For any
+    /// other, it is at most what was sent, give or take the framing of its chunks.
     pub fn body_sent(&self) -> u64 {
         self.body.saturating_sub(self.left())
     }
 
-    /// What it was written on.
+    /// The sheet that the reply was written on.
     pub fn into_sheet(self) -> Sheet<P> {
         self.sheet
     }
 
-    /// Where more goes. Sent bytes make room for those that come.
+    /// The buffer for more bytes. Sent bytes are removed to make room.
     fn room(&mut self, limits: &Limits, now: Tick) -> &mut Vec<u8> {
         if self.left() == 0 {
             let ends = now.after(limits.timeouts.write);
@@ -328,7 +331,7 @@ impl<P> OpenReply<P> {
     }
 }
 
-/// Writes the line in front of a chunk's data (RFC 9112 section 7.1).
+/// Writes the line before a chunk's data (RFC 9112 section 7.1).
 fn begin_chunk(own: &mut Vec<u8>, length: u64) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = (u64::BITS - length.leading_zeros()).div_ceil(4);
@@ -357,7 +360,7 @@ mod tests {
         reply.finish(&Limits::default(), Tick::from_ms(0))
     }
 
-    /// Sends at most `step` bytes, and says which.
+    /// Sends at most `step` bytes, and returns them.
     fn send(reply: &mut OpenReply<()>, step: usize) -> Vec<u8> {
         let sent = reply.unsent()[..reply.unsent().len().min(step)].to_vec();
         reply.sent(sent.len() as u64);

@@ -1,42 +1,46 @@
-//! The answer to one request: what will be sent, in order, as pieces of three kinds.
+//! The reply to one request: what will be sent, in order, as pieces of three kinds.
 //!
-//! A service builds a [`Plan`] while it still sees the request; from then on the request's bytes are not
-//! needed. The pieces are *own* bytes, ranges of memory that is *pinned* in the server's open-file table, and
-//! ranges of a pinned file; a reply that is put together from several files has a pin for each such piece
-//! in place of the one.
-//! [`Reply`] is the same thing on its way out: it remembers how far it got, lends what is left as
-//! [`Segment`]s, and takes partial sends as they come.
+//! A service builds a [`Plan`] while the request is still available. After that, the request's bytes are
+//! no longer needed. A piece is one of these:
 //!
-//! All of it is written on a [`Sheet`], which the driver lends for the length of the reply: so a plan moves
-//! by pointer through whoever decides, a connection without a reply holds no room for one, and who lends a
-//! sheet again allocates nothing.
+//! - the reply's *own* bytes,
+//! - a range of memory that is *pinned* in the server's open-file table,
+//! - a range of a pinned file.
+//!
+//! A reply from several files has one pin for each such piece, instead of a single pin. [`Reply`] is a
+//! plan while it is sent. It remembers its position, returns the rest as [`Segment`]s, and accepts
+//! partial sends.
+//!
+//! All of this is written on a [`Sheet`], which the driver lends until the reply is over. So a plan moves
+//! between functions by pointer, a connection without a reply reserves no memory for one, and a driver
+//! that reuses a sheet allocates nothing.
 
 use std::ops::Range;
 
 use crate::{Stamp, Status, Terms, Version};
 
-/// Room for what the reply to a request for a file has of its own; others make room once.
+/// Room for the own bytes of a reply with a file. Other replies enlarge the buffer once.
 const OWN_BYTES: usize = 192;
 
-/// What a plan is written on, to be used again and again. `P` is the server's pin on an open-file-table
-/// entry; it is opaque here.
+/// The reusable buffer that a plan is written on. `P` is the server's pin on an open-file-table entry; it
+/// is opaque here.
 #[derive(Debug)]
 pub struct Sheet<P>(pub(crate) Box<Content<P>>);
 
-/// A reply that has been decided. `P` is the server's pin on an open-file-table entry; it is opaque here.
+/// A decided reply. `P` is the server's pin on an open-file-table entry; it is opaque here.
 #[derive(Debug)]
 pub struct Plan<P>(pub(crate) Box<Content<P>>);
 
-/// What is written on a sheet.
+/// The contents of a sheet.
 #[derive(Debug)]
 pub(crate) struct Content<P> {
     pub(crate) own: Vec<u8>,
     pin: Option<P>,
     pieces: Vec<Piece>,
-    /// Where there is no such pin: those of pieces of several entries, with the pieces' numbers, in order. A
-    /// pin without a piece has the number of the next.
+    /// Used if there is no single pin: the pins of pieces from several entries, with the pieces' numbers,
+    /// in order. A pin without a piece has the number of the next piece.
     several: Vec<(u32, P)>,
-    /// Bytes of it all, and of the head.
+    /// Bytes of the whole reply, and of its head.
     len: u64,
     head_len: u32,
     pub(crate) status: Status,
@@ -60,7 +64,7 @@ impl Piece {
         }
     }
 
-    /// What is left of it: of a reply's own bytes, or of the entry with that pin.
+    /// The unsent rest of a piece: of a reply's own bytes, or of the entry with that pin.
     #[inline]
     fn segment<'a, P>(self, own: &'a [u8], pin: impl FnOnce() -> &'a P, gone: u64) -> Segment<'a, P> {
         match self {
@@ -72,19 +76,19 @@ impl Piece {
 }
 
 impl<P> Sheet<P> {
-    /// Bytes of memory that it holds beside itself: for a reply's own bytes, and for what tells its pieces.
+    /// Heap memory of the sheet's buffers, in bytes: for a reply's own bytes, and for its list of pieces.
     pub fn capacity(&self) -> usize {
         self.0.own.capacity() + self.0.pieces.capacity() * size_of::<Piece>()
     }
 
-    /// Takes the pins of a reply that was put together from several entries, and is over.
+    /// Takes the pins of a reply from several entries, once the reply is over.
     pub fn take_several(&mut self) -> impl Iterator<Item = P> {
         std::mem::take(&mut self.0.several).into_iter().map(|(_, pin)| pin)
     }
 }
 
 impl<P> Default for Sheet<P> {
-    /// A new one.
+    /// A new sheet.
     fn default() -> Self {
         Self(Box::new(Content {
             own: Vec::with_capacity(OWN_BYTES),
@@ -101,7 +105,7 @@ impl<P> Default for Sheet<P> {
 }
 
 impl<P> Plan<P> {
-    /// Starts a reply: writes the status line, the stamp's lines, and Connection where the client needs it.
+    /// Starts a reply: writes the status line, the stamp's lines, and Connection if the client needs it.
     /// The driver gets the sheet back when the reply is released.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 1% more instructions")]
@@ -116,7 +120,8 @@ impl<P> Plan<P> {
         Self::begun(content, status, terms)
     }
 
-    /// Starts a reply with the reason phrase of an application, if it has one. That must hold no line end.
+    /// Starts a reply with an application's reason phrase, if there is one. The phrase must not contain a
+    /// line end.
     pub fn with_reason(
         Sheet(mut content): Sheet<P>,
         (status, reason): (Status, Option<&[u8]>),
@@ -131,7 +136,7 @@ impl<P> Plan<P> {
         Self::begun(content, status, terms)
     }
 
-    /// One of which the status line and the stamp's lines are written.
+    /// A plan whose status line and stamp's lines are already written.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 1% more instructions")]
     fn begun(mut content: Box<Content<P>>, status: Status, terms: Terms) -> Self {
@@ -152,7 +157,7 @@ impl<P> Plan<P> {
         Self(content)
     }
 
-    /// Adds a header line. The value must hold no line end.
+    /// Adds a header line. The value must not contain a line end.
     pub fn field(&mut self, name: &str, value: &[u8]) {
         debug_assert!(!self.0.in_body && !value.iter().any(|b| matches!(b, b'\r' | b'\n' | 0)));
         self.bytes(name.as_bytes());
@@ -161,7 +166,7 @@ impl<P> Plan<P> {
         self.bytes(b"\r\n");
     }
 
-    /// Adds bytes of the reply's own.
+    /// Adds own bytes.
     pub fn bytes(&mut self, bytes: &[u8]) {
         if self.takes(bytes.len() as u64) {
             let from = self.0.own.len() as u32;
@@ -174,8 +179,8 @@ impl<P> Plan<P> {
         }
     }
 
-    /// Names the table entry that [`memory`](Self::memory) and [`file`](Self::file) take their bytes from.
-    /// Set once.
+    /// Sets the table entry that [`memory`](Self::memory) and [`file`](Self::file) take their bytes from.
+    /// Call it once.
     #[inline]
     pub fn pin(&mut self, pin: P) {
         debug_assert!(self.0.pin.is_none());
@@ -203,7 +208,8 @@ impl<P> Plan<P> {
         }
     }
 
-    /// Adds a range of an entry's memory to the body of a reply of several entries, with a pin on this one.
+    /// Adds a range of an entry's memory to the body of a reply from several entries, with a pin on that
+    /// entry.
     pub fn memory_of(&mut self, pin: P, Range { start: from, end: to }: Range<u32>) {
         self.one_of_several(pin);
         if self.takes(u64::from(to - from)) {
@@ -211,7 +217,8 @@ impl<P> Plan<P> {
         }
     }
 
-    /// Adds a range of an entry's file to the body of a reply of several entries, with a pin on this one.
+    /// Adds a range of an entry's file to the body of a reply from several entries, with a pin on that
+    /// entry.
     pub fn file_of(&mut self, pin: P, offset: u64, len: u64) {
         self.one_of_several(pin);
         self.file(offset, len);
@@ -223,8 +230,8 @@ impl<P> Plan<P> {
         self.0.several.push((next, pin));
     }
 
-    /// Declares that the head, its blank line included, is complete. Body added after it is dropped when the
-    /// request's method or the status allows none, so that callers need not ask.
+    /// Declares that the head is complete, including its blank line. If the request's method or the
+    /// status allows no body, a body added later is dropped, so callers need not check.
     pub fn end_of_head(&mut self) {
         self.0.in_body = true;
     }
@@ -240,17 +247,18 @@ impl<P> Plan<P> {
         self.bytes(body);
     }
 
-    /// The status it answers with.
+    /// The reply's status.
     pub fn status(&self) -> Status {
         self.0.status
     }
 
-    /// Whether the connection may go on after it.
+    /// Whether the connection may stay open after the reply.
     pub(crate) fn persistent(&self) -> bool {
         self.0.terms.persistent
     }
 
-    /// Counts `len` bytes, where the body may have them. Says whether there are any to be sent.
+    /// Counts `len` bytes, unless they belong to a body that is not allowed. Returns whether there is
+    /// anything to send.
     #[inline]
     fn takes(&mut self, len: u64) -> bool {
         let content = &mut *self.0;
@@ -264,10 +272,10 @@ impl<P> Plan<P> {
     }
 }
 
-/// A run of bytes to send next, lent until [`sent`](crate::Connection::sent) is told of it.
+/// A run of bytes to send next, borrowed until the call of [`sent`](crate::Connection::sent).
 #[derive(Debug)]
 pub enum Segment<'a, P> {
-    /// Bytes of the reply's own.
+    /// The reply's own bytes.
     Own(&'a [u8]),
     /// A range of the pinned entry's memory.
     Memory(&'a P, Range<u32>),
@@ -275,14 +283,14 @@ pub enum Segment<'a, P> {
     File(&'a P, u64, u64),
 }
 
-/// A plan on its way out.
+/// A plan that is being sent.
 #[derive(Debug)]
 pub(crate) struct Reply<P> {
     plan: Box<Content<P>>,
-    /// The piece being sent, and how much of it is gone.
+    /// The piece being sent, and how much of it has been sent.
     piece: u32,
     piece_sent: u64,
-    /// Bytes sent in all.
+    /// Total bytes sent.
     pub(crate) sent: u64,
 }
 
@@ -296,18 +304,18 @@ impl<P> Reply<P> {
         self.sent == self.plan.len
     }
 
-    /// The pins of all of it, sent or not.
+    /// The pins of the whole reply, sent or not.
     pub(crate) fn pins(&self) -> impl Iterator<Item = &P> {
         self.plan.pin.iter().chain(self.plan.several.iter().map(|(_, pin)| pin))
     }
 
-    /// Whether it has a pin for each of its pieces, in place of one.
+    /// Whether the reply has a pin for each of its pieces, instead of one pin.
     #[inline]
     pub(crate) fn is_of_several(&self) -> bool {
         !self.plan.several.is_empty()
     }
 
-    /// What is left of it, if it is of several entries.
+    /// The unsent rest of a reply from several entries.
     pub(crate) fn segments_of_several(&self) -> impl Iterator<Item = Segment<'_, P>> {
         let Content { own, pieces, several, .. } = &*self.plan;
         let left = pieces.iter().enumerate().skip(self.piece as usize);
@@ -320,13 +328,13 @@ impl<P> Reply<P> {
         })
     }
 
-    /// What is left of it, if it is of one entry or of none.
+    /// The unsent rest of a reply from one entry or none.
     pub(crate) fn segments(&self) -> Segments<'_, P> {
         let pieces = &self.plan.pieces[self.piece as usize..];
         Segments { plan: Some(&self.plan), pieces: pieces.iter(), gone: self.piece_sent }
     }
 
-    /// Moves on by `n` bytes.
+    /// Advances by `n` sent bytes.
     #[inline]
     pub(crate) fn advance(&mut self, mut n: u64) {
         self.sent += n;
@@ -355,24 +363,24 @@ impl<P> Reply<P> {
         self.plan.status
     }
 
-    /// Sheet and pin, of a reply that is over.
+    /// Sheet and pin of a reply that is over.
     pub(crate) fn into_parts(mut self) -> (Sheet<P>, Option<P>) {
         let pin = self.plan.pin.take();
         (Sheet(self.plan), pin)
     }
 }
 
-/// The segments of a reply that are to be sent, in order.
+/// The segments of a reply that are still to be sent, in order.
 #[derive(Debug)]
 pub(crate) struct Segments<'a, P> {
     plan: Option<&'a Content<P>>,
     pieces: std::slice::Iter<'a, Piece>,
-    /// How much of the next one is gone.
+    /// How much of the next piece has been sent.
     gone: u64,
 }
 
 impl<P> Segments<'_, P> {
-    /// Those of no reply.
+    /// The segments if there is no reply.
     pub(crate) fn none() -> Self {
         Self { plan: None, pieces: [].iter(), gone: 0 }
     }

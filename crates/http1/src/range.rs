@@ -1,29 +1,29 @@
-//! The Range field (RFC 9110 section 14.2): which parts of a file a client asks for.
+//! The Range field (RFC 9110 section 14.2): which parts of a file a client requests.
 //!
-//! Asking for the same bytes over and over in one request is an old attack (section 17.15). It is met twice
-//! here: more ranges than the caller's bound are answered with the whole file, and ranges that overlap or
-//! touch are joined (section 15.3.7.2 allows it), so that what is sent is never more than the file once, plus
-//! the part headers.
+//! A request for the same bytes many times over is an old attack (section 17.15). There are two defences.
+//! More ranges than the caller's limit are answered with the whole file. Ranges that overlap or touch are
+//! joined, as section 15.3.7.2 allows. So the reply never has more than the file once, plus the part
+//! headers.
 
 use smallvec::SmallVec;
 
-/// The most ranges that are ever kept, whatever bound the caller sets.
+/// The most ranges that are ever kept, whatever limit the caller sets.
 pub const MAX_RANGES: usize = 16;
 
-/// What a Range field comes to for a file of some size.
+/// What a Range field means for a file of a given size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
     reason = "lives on the stack for one request; a box would be an allocation"
 )]
 pub enum Ranges {
-    /// The field is to be ignored, and the file sent whole (200): another unit than bytes, malformed, more
-    /// ranges than allowed, or ranges of an empty file, which a 206 could not describe.
+    /// Ignore the field, and send the whole file (200). The field has a unit other than bytes, is
+    /// malformed, or has more ranges than allowed. Or the file is empty, which a 206 could not describe.
     Whole,
-    /// Send these ranges (206): at least one and at most [`MAX_RANGES`], disjoint and not touching, each
-    /// within the file, in the order asked.
+    /// Send these ranges (206), in the requested order. There are 1 to [`MAX_RANGES`]. They are within
+    /// the file, and neither overlap nor touch.
     Satisfiable(SmallVec<[ByteRange; MAX_RANGES]>),
-    /// Every range lies beyond the end of the file (416).
+    /// Every range is beyond the end of the file (416).
     Unsatisfiable,
 }
 
@@ -42,7 +42,7 @@ impl ByteRange {
         self.first + (self.len - 1)
     }
 
-    /// Whether the two have a byte in common or follow one another without a gap.
+    /// Whether the two ranges overlap or follow one another without a gap.
     fn touches(self, other: Self) -> bool {
         self.first <= other.first + other.len && other.first <= self.first + self.len
     }
@@ -53,13 +53,13 @@ impl ByteRange {
     }
 }
 
-/// Reads the value of a Range field for a file of `size` bytes, ignoring it when it asks for more than `max`
+/// Parses the value of a Range field for a file of `size` bytes. Ignores a value with more than `max`
 /// ranges (at most [`MAX_RANGES`]).
 pub fn parse(value: &[u8], size: u64, max: usize) -> Ranges {
     let Some(specs) = range_set(value) else { return Ranges::Whole };
     let mut ranges = SmallVec::new();
     let mut asked = 0;
-    // A list may have empty elements, which count for nothing (section 5.6.1.2).
+    // A list may have empty elements, which mean nothing (section 5.6.1.2).
     for spec in specs.split(|&b| b == b',').map(trim).filter(|spec| !spec.is_empty()) {
         asked += 1;
         if asked > max.min(MAX_RANGES) {
@@ -69,7 +69,7 @@ pub fn parse(value: &[u8], size: u64, max: usize) -> Ranges {
         if let Some(range) = spec.resolve(size) {
             add(&mut ranges, range);
         } else if size == 0 && matches!(spec, Spec::Suffix(1..)) {
-            // Satisfiable by its definition (section 14.1.2), with no bytes to name in a Content-Range.
+            // Satisfiable by definition (section 14.1.2), but Content-Range could not describe it.
             return Ranges::Whole;
         }
     }
@@ -80,25 +80,25 @@ pub fn parse(value: &[u8], size: u64, max: usize) -> Ranges {
     }
 }
 
-/// What follows `bytes=`; unit names are case-insensitive (section 14.1).
+/// What follows `bytes=`. Unit names are case-insensitive (section 14.1).
 fn range_set(value: &[u8]) -> Option<&[u8]> {
     let (unit, set) = value.split_at_checked(b"bytes=".len())?;
     unit.eq_ignore_ascii_case(b"bytes=").then_some(set)
 }
 
-/// One element of a range set (section 14.1.1). Numbers too large for a `u64` are as good as its largest.
+/// One element of a range set (section 14.1.1). Numbers that do not fit a `u64` become its maximum.
 #[derive(Clone, Copy)]
 enum Spec {
     /// From an offset to another, inclusive.
     Between(u64, u64),
     /// From an offset to the end.
     From(u64),
-    /// The last so many bytes.
+    /// The last bytes, by their number.
     Suffix(u64),
 }
 
 impl Spec {
-    /// None: malformed, or the last offset is before the first.
+    /// `None`: malformed, or the last offset is before the first.
     fn parse(spec: &[u8]) -> Option<Self> {
         let dash = spec.iter().position(|&b| b == b'-')?;
         match (&spec[..dash], &spec[dash + 1..]) {
@@ -111,7 +111,7 @@ impl Spec {
         }
     }
 
-    /// The bytes it names in a file of `size` bytes, if any.
+    /// The bytes that the element means in a file of `size` bytes, if any.
     fn resolve(self, size: u64) -> Option<ByteRange> {
         let (first, end) = match self {
             Self::Between(first, last) => (first, last.saturating_add(1).min(size)),
@@ -122,7 +122,7 @@ impl Spec {
     }
 }
 
-/// Adds a range, joined with those it overlaps or touches, in the place of the first of them.
+/// Adds a range, joined with those that it overlaps or touches, at the position of the first of these.
 fn add(ranges: &mut SmallVec<[ByteRange; MAX_RANGES]>, mut range: ByteRange) {
     let mut place = ranges.len();
     while let Some(at) = ranges.iter().position(|other| other.touches(range)) {
@@ -141,7 +141,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Without the spaces and tabs at its ends, which is what OWS may be (section 5.6.3).
+/// Without the spaces and tabs at both ends (OWS, section 5.6.3).
 fn trim(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = bytes {
         bytes = rest;
@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// `first-last` of each range, or the name of the other outcomes.
+    /// `first-last` of each range, or the name of another outcome.
     fn ranges(value: &str, size: u64) -> String {
         match parse(value.as_bytes(), size, MAX_RANGES) {
             Ranges::Whole => "whole".into(),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the definition: exactly the bytes that some range names are sent, each once.
+        /// Checks the definition: exactly the bytes that some range names are sent, each once.
         #[test]
         fn covers_the_bytes_asked_for(
             specs in prop::collection::vec(

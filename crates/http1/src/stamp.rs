@@ -1,37 +1,37 @@
-//! The header lines that every reply carries and that change only with the second: Server and Date.
+//! The header lines of every reply that change only once a second: Server and Date.
 
 use std::io::Write;
 use std::time::{Duration, SystemTime};
 
 use crate::Status;
 
-/// Bytes of the longest name that a server may have here.
+/// The longest server name that is allowed here, in bytes.
 const LONGEST_NAME: usize = 16;
 
-/// Room for the longest lines. It is copied whole: so much that is known beforehand costs less than a call
-/// that looks how much it is.
+/// Room for the longest lines. All of it is copied: a copy of constant length costs less than one that
+/// must first determine the length.
 const ROOM: usize = Status::OK_LINE.len() + "Server: \r\n".len() + LONGEST_NAME + DATE_LINE;
 const DATE_LINE: usize = "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n".len();
 
-/// `Server: NAME` and `Date: ...` (RFC 9110 sections 10.2.4 and 6.6.1), made once per second and copied into
-/// replies.
+/// `Server: NAME` and `Date: ...` (RFC 9110 sections 10.2.4 and 6.6.1), formatted once per second and
+/// copied into replies.
 #[derive(Clone, Debug)]
 pub struct Stamp {
     unix_secs: u64,
-    /// The status line of nearly every reply, and these lines.
+    /// The status line of nearly every reply, then these lines.
     lines: [u8; ROOM],
     date_at: usize,
 }
 
 impl Stamp {
-    /// The lines for that second. A `server` that is empty, or has more than 16 bytes, leaves the Server line
-    /// out.
+    /// The lines for that second. Leaves out the Server line if `server` is empty or has more than 16
+    /// bytes.
     pub fn new(server: &str, unix_secs: u64) -> Self {
         let server = if server.len() <= LONGEST_NAME { server } else { "" };
         let mut lines = [0; ROOM];
         let mut room = &mut lines[..];
         let server = if server.is_empty() { String::new() } else { format!("Server: {server}\r\n") };
-        // There is room for the longest name.
+        // There is room for the longest name, so this cannot fail.
         let _ = write!(room, "{}{server}", Status::OK_LINE);
         let date_at = ROOM - room.len();
         let mut stamp = Self { unix_secs, lines, date_at };
@@ -39,7 +39,7 @@ impl Stamp {
         stamp
     }
 
-    /// Remakes the date if the second has changed.
+    /// Formats the date again if the second has changed.
     #[inline]
     pub fn update(&mut self, unix_secs: u64) {
         if unix_secs != self.unix_secs {
@@ -48,7 +48,7 @@ impl Stamp {
         }
     }
 
-    /// The second that the Date line names, since the Unix epoch.
+    /// The second of the Date line, since the Unix epoch.
     pub fn unix_secs(&self) -> u64 {
         self.unix_secs
     }
@@ -58,7 +58,7 @@ impl Stamp {
         &self.lines[Status::OK_LINE.len()..self.end()]
     }
 
-    /// Begins a head with the status line of a 200 and both lines.
+    /// Begins a head with the status line of a 200 and these lines.
     #[inline]
     pub(crate) fn begin_ok(&self, head: &mut Vec<u8>) {
         head.extend_from_slice(&self.lines);
@@ -72,7 +72,7 @@ impl Stamp {
     #[cold]
     fn write_date(&mut self) {
         let date = SystemTime::UNIX_EPOCH + Duration::from_secs(self.unix_secs);
-        // There is room for a date, all of which are of one length.
+        // There is room, as all dates have the same length.
         let _ = write!(&mut self.lines[self.date_at..], "Date: {}\r\n", httpdate::HttpDate::from(date));
     }
 }

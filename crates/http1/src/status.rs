@@ -1,11 +1,11 @@
-//! Status codes (RFC 9110 section 15) and the status lines made of them.
+//! Status codes (RFC 9110 section 15) and their status lines.
 
 /// A three-digit status code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Status(pub u16);
 
-/// The codes that are registered (RFC 9110 section 16.2), and 418, which everybody knows: code, and status
-/// line with the reason phrase.
+/// The registered codes (RFC 9110 section 16.2), and the well-known 418. Each has its status line with
+/// the reason phrase.
 const KNOWN: &[(u16, &str)] = &[
     (100, "HTTP/1.1 100 Continue\r\n"),
     (101, "HTTP/1.1 101 Switching Protocols\r\n"),
@@ -97,7 +97,7 @@ impl Status {
     pub const GATEWAY_TIMEOUT: Self = Self(504);
     pub const VERSION_NOT_SUPPORTED: Self = Self(505);
 
-    /// All of these, which are those that this server sends, in the order of their codes.
+    /// The codes that this server sends, in ascending order.
     pub const SENT: [Self; 23] = [
         Self::OK,
         Self::NO_CONTENT,
@@ -126,21 +126,21 @@ impl Status {
 }
 
 impl Status {
-    /// The status line of a 200, line end included.
+    /// The status line of a 200, including its line end.
     pub(crate) const OK_LINE: &str = "HTTP/1.1 200 OK\r\n";
 
-    /// The reason phrase, empty for codes not known here.
+    /// The reason phrase; empty for unknown codes.
     pub fn reason(self) -> &'static str {
         self.known_line().map_or("", |line| &line["HTTP/1.1 200 ".len()..line.len() - 2])
     }
 
-    /// Whether a reply of this status has no content whatever the method (RFC 9110 sections 15.3.5 and
+    /// Whether a reply with this status has no content, whatever the method (RFC 9110 sections 15.3.5 and
     /// 15.4.5).
     pub fn is_bodiless(self) -> bool {
         matches!(self.0, 204 | 304) || self.0 < 200
     }
 
-    /// Appends the status line, line end included.
+    /// Appends the status line, including its line end.
     pub(crate) fn write_line(self, to: &mut Vec<u8>) {
         if let Some(line) = self.known_line() {
             to.extend_from_slice(line.as_bytes());
@@ -149,7 +149,7 @@ impl Status {
         }
     }
 
-    /// Appends the status line with a phrase that an application has made, line end included.
+    /// Appends the status line with an application's reason phrase, including its line end.
     pub(crate) fn write_line_with(self, reason: &[u8], to: &mut Vec<u8>) {
         to.extend_from_slice(format!("HTTP/1.1 {} ", self.0).as_bytes());
         to.extend_from_slice(reason);

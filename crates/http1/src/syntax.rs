@@ -1,4 +1,4 @@
-//! The byte classes of HTTP's grammar that several modules ask for.
+//! The byte classes of HTTP's grammar that several modules use.
 
 /// A byte of a token, such as a field name (RFC 9110 section 5.6.2).
 pub(crate) const fn is_token(byte: u8) -> bool {
@@ -7,10 +7,11 @@ pub(crate) const fn is_token(byte: u8) -> bool {
         || byte.is_ascii_uppercase()
 }
 
-/// How many bytes at the beginning may stand in a field value or a quoted string: see [`is_text`].
+/// How many bytes at the beginning may be in a field value or a quoted string: see [`is_text`].
 ///
-/// Eight at a time: subtracting 0x20 from each byte borrows from the top bit of those that are below, and
-/// 0x7f is what differs from 0x7f nowhere. A borrow can only spoil bytes after one that is found rightly.
+/// Checks eight bytes at a time. If a byte is below 0x20, subtracting 0x20 sets its top bit. A byte is
+/// 0x7f if its XOR with 0x7f is zero. A borrow can only falsify the result for bytes after one that was
+/// found correctly.
 #[inline]
 pub(crate) fn text_length(bytes: &[u8]) -> usize {
     const LOW: u64 = u64::from_ne_bytes([1; 8]);
@@ -32,32 +33,33 @@ pub(crate) fn text_length(bytes: &[u8]) -> usize {
     bytes[at..].iter().position(|&byte| !is_text(byte)).map_or(bytes.len(), |stop| at + stop)
 }
 
-/// A byte that field values and quoted strings may hold: HTAB, SP, VCHAR, obs-text (RFC 9110 section 5.5).
+/// A byte that may be in field values and quoted strings: HTAB, SP, VCHAR, obs-text (RFC 9110 section
+/// 5.5).
 pub(crate) fn is_text(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
 
-/// The class of each byte in a request line and in Host, as a set of the flags below.
+/// The classes of each byte in a request line and in Host, as a set of the flags below.
 static CLASSES: [u8; 256] = classes();
 
 /// A byte of a token: see [`is_token`].
 pub(crate) const TOKEN: u8 = 8;
 /// May begin a request: a token, or the line end of an empty line before it (RFC 9112 section 2.2).
 pub(crate) const BEGINS: u8 = 1;
-/// May stand in the name of a host as it is: unreserved, or a sub-delimiter (RFC 3986 section 3.2.2).
+/// May be in a host name unescaped: unreserved, or a sub-delimiter (RFC 3986 section 3.2.2).
 pub(crate) const HOST: u8 = 2;
-/// May stand in a path or query: neither a control, a space nor the beginning of a fragment (RFC 9112 section
-/// 3.2). Much of it should have been percent-encoded (RFC 3986), but is sent as it is, and nobody can take it
-/// for anything else.
+/// May be in a path or query: not a control, a space or the beginning of a fragment (RFC 9112 section
+/// 3.2). Many such bytes should have been percent-encoded (RFC 3986). But clients send them unencoded,
+/// and they cannot be mistaken for anything else.
 pub(crate) const TARGET: u8 = 4;
 
-/// May stand in a path: [`TARGET`] but for the question mark.
+/// May be in a path: [`TARGET`] except the question mark.
 pub(crate) const PATH: u8 = 16;
-/// May stand in a path, and for itself: [`PATH`] but for the percent sign.
+/// May be in a path, and needs no decoding: [`PATH`] except the percent sign.
 pub(crate) const PLAIN_PATH: u8 = 32;
 
-/// How many bytes at the beginning are of a class. Looks at eight before it asks whether there are more: half
-/// the instructions of a request were spent here.
+/// How many bytes at the beginning are of a class. Checks eight bytes before it tests for the end of the
+/// input. Half the instructions of a request used to be spent here.
 #[inline]
 pub(crate) fn length(bytes: &[u8], class: u8) -> usize {
     let (eights, rest) = bytes.as_chunks::<8>();
@@ -70,7 +72,7 @@ pub(crate) fn length(bytes: &[u8], class: u8) -> usize {
     bytes.len() - rest.len() + stop
 }
 
-/// Whether a byte is of a class.
+/// Whether a byte belongs to a class.
 #[inline]
 pub(crate) fn is(byte: u8, class: u8) -> bool {
     CLASSES[byte as usize] & class != 0

@@ -1,16 +1,15 @@
-//! Time as the connection sees it: a small number that the driver reads from its clock once per batch of
-//! events.
+//! The connection's time: a small number that the driver reads from its clock once per batch of events.
 
-/// A moment, counted in steps of [`Tick::MS`] milliseconds from an epoch of the driver's choice.
+/// A moment, counted in steps of [`Tick::MS`] milliseconds from an epoch that the driver chooses.
 ///
-/// Ticks wrap after 497 days, so they are compared by distance: two ticks that are compared must lie less
-/// than 248 days apart, which every timeout does.
+/// Ticks wrap after 497 days, so they are compared by distance. Two compared ticks must be less than 248
+/// days apart; all timeouts are shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Tick(pub u32);
 
 impl Tick {
-    /// Milliseconds in one tick: fine enough for timeouts, coarse enough that a wheel of a few hundred slots
-    /// holds seconds.
+    /// Milliseconds per tick. That is fine enough for timeouts, and coarse enough that a timer wheel of a
+    /// few hundred slots covers seconds.
     pub const MS: u32 = 10;
 
     /// The tick that contains a moment `ms` milliseconds after the epoch.
@@ -28,7 +27,7 @@ impl Tick {
         Self(self.0.wrapping_sub(ticks))
     }
 
-    /// Whether this moment has come at `now`.
+    /// Whether `now` is at or after this moment.
     pub fn reached(self, now: Self) -> bool {
         now.0.wrapping_sub(self.0).cast_signed() >= 0
     }

@@ -1,9 +1,10 @@
-//! The interface of libfcgi 2.4, as its headers `fcgiapp.h`, `fcgi_stdio.h` and `fcgios.h` have it: names,
-//! structures, what is returned, and in which order things must be called. What it does is done elsewhere.
+//! The C interface of libfcgi 2.4, as its headers `fcgiapp.h`, `fcgi_stdio.h` and `fcgios.h` define it:
+//! names, structures, return values, and the order of calls. Other modules do the work.
 //!
-//! Pointers are those that the headers ask for: of a request that was initialized, of a stream that is its or
-//! was created, of strings that end, of as many bytes as said. They are not checked beyond NULL; all that
-//! comes from the network is. Calls for one request at a time are one thread's.
+//! Pointers must be those that the headers require: to an initialized request, to a stream of a request or
+//! one that was created, to terminated strings, and to as many bytes as stated. The functions check them only
+//! for NULL. They check everything that comes from the network. Only one thread at a time may call functions
+//! for a request.
 
 mod exchange;
 mod os;
@@ -15,7 +16,7 @@ mod stream;
 /// What C's functions return at the end of a stream, or when they fail.
 const EOF: libc::c_int = -1;
 
-/// What a C program says that prints these expressions with a header of libfcgi's included.
+/// The output of a C program that includes a libfcgi header and prints these expressions.
 #[cfg(test)]
 fn c_says(header: &str, expressions: &[&str]) -> Vec<usize> {
     use std::process::Command;

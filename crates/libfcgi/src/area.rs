@@ -1,7 +1,7 @@
-//! The memory that a web server shares for replies: which chunks of it are the application's.
+//! The memory that a web server shares for replies: tracks which chunks belong to the application.
 //!
-//! A chunk is taken, filled, and the web server's from then on until it gives it back. What the web server
-//! says of chunks is compared with what is known of them.
+//! The application takes a chunk and fills it. From then on the chunk belongs to the web server, until the
+//! web server gives it back. The library checks the chunks that the web server frees against its own state.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,8 +14,8 @@ use sys::memory_file::{Access, Mapping};
 pub(crate) struct Area {
     memory: Mapping,
     chunk_size: usize,
-    /// The chunks that are the application's, and which they are. The one given back last is used first: it
-    /// may still be in a processor's cache.
+    /// The chunks that belong to the application, as a list and by number. The chunk given back last is used
+    /// first, because it may still be in a processor's cache.
     free: Vec<u16>,
     is_free: Vec<bool>,
 }
@@ -28,14 +28,15 @@ pub(crate) struct Chunk {
 }
 
 impl Area {
-    /// Maps a memory file as it is said to be.
+    /// Maps a memory file with the announced size.
     ///
     /// # Errors
     ///
-    /// `InvalidInput`: it is not of that size, or could shrink, or has no chunks. Else it can't be mapped.
+    /// `InvalidInput`: the file does not have that size, or could shrink, or has no chunks. Any other error:
+    /// it cannot be mapped.
     pub(crate) fn new(file: impl AsFd, area: transport::Area) -> io::Result<Self> {
         let memory = Mapping::new(file, area.size(), Access::Write)?;
-        // The size is not zero, so neither of its factors is; and it can be addressed, so they can be.
+        // The size is not zero, so neither of its factors is. It fits into the address space, so they do.
         let chunk_size = area.chunk_size as usize;
         let free = (0..area.chunks).rev().collect();
         Ok(Self { memory, chunk_size, free, is_free: vec![true; area.chunks.into()] })
@@ -48,11 +49,11 @@ impl Area {
         Some(Chunk { number, filled: 0 })
     }
 
-    /// The web server says that a chunk is free.
+    /// Marks a chunk as free, which the web server has given back.
     ///
     /// # Errors
     ///
-    /// It was free already, or there is none of that number.
+    /// The chunk was free already, or no chunk has that number.
     pub(crate) fn give_back(&mut self, number: u16) -> io::Result<()> {
         match self.is_free.get_mut(usize::from(number)) {
             Some(is_free @ false) => {
@@ -64,7 +65,7 @@ impl Area {
         }
     }
 
-    /// Copies as much as there is room for behind what the chunk holds, and says how much.
+    /// Appends as many bytes to the chunk as fit, and returns their number.
     pub(crate) fn fill(&self, chunk: &mut Chunk, bytes: &[u8]) -> usize {
         let count = bytes.len().min(self.chunk_size - chunk.filled);
         let from = usize::from(chunk.number) * self.chunk_size + chunk.filled;
@@ -73,14 +74,14 @@ impl Area {
         count
     }
 
-    /// Whether there is no more room in a chunk.
+    /// Whether a chunk is full.
     pub(crate) fn is_full(&self, chunk: &Chunk) -> bool {
         chunk.filled == self.chunk_size
     }
 }
 
 impl Chunk {
-    /// What the web server is told of it.
+    /// The announcement of this chunk to the web server.
     pub(crate) fn filled(&self) -> transport::Filled {
         transport::Filled { chunk: self.number, length: self.filled as u32 }
     }

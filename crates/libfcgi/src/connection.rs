@@ -1,12 +1,12 @@
-//! A connection from a web server: bytes in and out, and what they mean.
+//! A connection from a web server: receives and sends bytes, and interprets the records.
 //!
 //! ```text
-//! receive --> protocol.receive --> step: body, request, abort, answers to be sent, chunks, the client lent
+//! receive --> protocol.receive --> step: body, request, abort, answers to be sent, chunks, descriptor
 //! ```
 //!
-//! Calls wait, as the applications do that they are for. The body of a request is read from where it was
-//! received. Who has to look for something else that may come behind it (the end of a wait for a client, or
-//! for a chunk) has it [held](Incoming::held) meanwhile, as far as that goes.
+//! Calls block, because the applications that use them do. The body of a request is read from where it was
+//! received. A call that must receive something else behind the body (the end of a wait for a client, or for
+//! a chunk) first copies the body to [held](Incoming::held), up to a limit.
 
 use std::io;
 use std::ops::Range;
@@ -29,21 +29,21 @@ pub(crate) struct Connection {
     admits: Transports,
     protocol: Application,
     input: Box<[u8]>,
-    /// What of it means nothing yet.
+    /// The part of `input` that is not interpreted yet.
     unread: Range<usize>,
-    /// Descriptors that came, until the record that they belong to is complete.
+    /// Descriptors that were received, until their record is complete.
     passed: Vec<OwnedFd>,
-    /// The client of the request, until somebody takes it.
+    /// The passed descriptor of the request's client, until [`Connection::take_client`] takes it.
     lent: Option<OwnedFd>,
     area: Option<Area>,
     streams: [Incoming; 2],
     is_aborted: bool,
     waits: Waits,
-    /// Records that are sent before anything else is, or is waited for.
+    /// Records to be sent before anything else is sent or awaited.
     pub(crate) out: Vec<u8>,
 }
 
-/// What a request brings beside its parameters.
+/// The input streams of a request, besides its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// Its body.
@@ -52,47 +52,47 @@ pub(crate) enum Source {
     Data = 1,
 }
 
-/// One of these streams.
+/// The state of an input stream.
 #[derive(Debug, Default)]
 struct Incoming {
     /// The next bytes of it, where they were received.
     part: Range<usize>,
-    /// Those before them, which had to make way, and how many of these are used up.
+    /// The bytes before them, which were copied out of `input`, and how many of these are consumed.
     held: Vec<u8>,
     used: usize,
     has_ended: bool,
 }
 
-/// Whether the web server hears when the next request is waited for.
+/// State of the report to the web server that the application waits for its next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
-    /// No: it has not asked for transports.
+    /// Not told: it has not asked for transports.
     Untold,
-    /// It knows, or has never had to.
+    /// It has been told, or that was not needed yet.
     Told,
-    /// It does when that is so.
+    /// It is to be told as soon as the application waits.
     Due,
 }
 
-/// What came.
+/// The next thing in the received bytes.
 enum Step {
-    /// All that has been received is known.
+    /// All received bytes have been interpreted.
     NeedInput,
     /// The parameters of a request.
     Request,
     /// A part of a stream, where it was received.
     Part(Source, Range<usize>),
-    /// Something that needs no more to be done.
+    /// Something that the caller need not act on.
     Done,
 }
 
-/// Bytes that are received at a time.
+/// Bytes received at a time.
 const INPUT: usize = 16 << 10;
 /// Most bytes of a request's parameters.
 const MOST_PARAMS: usize = 1 << 20;
-/// Most bytes of a request's streams that are held while something else is waited for.
+/// Most bytes of a request's streams that are held while a call waits for something else.
 const MOST_HELD: usize = 64 << 10;
-/// Bytes of answers that wait, beyond which nothing is received until some are gone.
+/// If more bytes of answers than this wait to be sent, nothing is received until some are gone.
 const MOST_OWED: usize = 64 << 10;
 /// Most descriptors that wait for their records: a client's and a memory file.
 const MOST_WAITING: usize = 2;
@@ -100,11 +100,11 @@ const MOST_WAITING: usize = 2;
 const LINGER: Duration = Duration::from_secs(2);
 
 impl Connection {
-    /// A connection that was accepted. Descriptors are passed through Unix sockets only; what is said through
-    /// others is when it waits.
+    /// Wraps an accepted connection. Only Unix sockets pass descriptors; on other sockets the library only
+    /// reports when it waits.
     pub(crate) fn new(socket: OwnedFd, is_unix: bool, admits: Transports) -> Self {
         if !is_unix {
-            // Replies are sent in few pieces, the last of which should not wait.
+            // Replies are sent in few pieces. The last one should not wait for an acknowledgement.
             let _ = socket::send_without_delay(&socket);
         }
         Self {
@@ -143,18 +143,18 @@ impl Connection {
         self.protocol.params().flatten()
     }
 
-    /// Takes the client that is lent for it, with the terms.
+    /// Takes the client's passed descriptor for the request, and its terms.
     pub(crate) fn take_client(&mut self) -> Option<(OwnedFd, Lent<'_>)> {
         let client = self.lent.take()?;
         Some((client, self.protocol.lent()?))
     }
 
-    /// Whether the web server has given the request up.
+    /// Whether the web server has given up the request.
     pub(crate) fn is_aborted(&self) -> bool {
         self.is_aborted
     }
 
-    /// Whether replies go through shared memory.
+    /// The memory for replies, if they go through shared memory.
     pub(crate) fn area(&mut self) -> Option<&mut Area> {
         self.area.as_mut()
     }
@@ -163,8 +163,8 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// The web server is gone, as it may be between requests (`UnexpectedEof`), or breaks the protocol. A
-    /// signal (`Interrupted`) leaves everything as it was.
+    /// The web server is gone (`UnexpectedEof`), which may happen between requests, or it breaks the
+    /// protocol. A signal (`Interrupted`) changes nothing.
     pub(crate) fn await_request(&mut self) -> io::Result<()> {
         loop {
             match self.step()? {
@@ -183,7 +183,7 @@ impl Connection {
         }
     }
 
-    /// Ends a request that was given up before it was known.
+    /// Ends a request that the web server gave up before its parameters were complete.
     fn refuse_aborted(&mut self) {
         let Some(begun) = self.request() else { return };
         if self.lent.take().is_some() {
@@ -193,11 +193,12 @@ impl Connection {
         self.end();
     }
 
-    /// What is there of a stream; waits for more of it if there is nothing. Empty: it is over.
+    /// Returns the available bytes of a stream, and waits for more if there are none. Empty: the stream has
+    /// ended.
     ///
     /// # Errors
     ///
-    /// The request is given up (`ConnectionAborted`), or the web server is gone.
+    /// The web server has given up the request (`ConnectionAborted`), or is gone.
     pub(crate) fn fill(&mut self, source: Source) -> io::Result<&[u8]> {
         while self.streams[source as usize].is_empty() {
             if self.streams[source as usize].has_ended {
@@ -224,7 +225,7 @@ impl Connection {
         Ok(if *used < held.len() { &held[*used..] } else { &self.input[part.clone()] })
     }
 
-    /// So many bytes of a stream are used up; no more than are there.
+    /// Consumes that many bytes of a stream, at most the available ones.
     pub(crate) fn consume(&mut self, source: Source, count: usize) {
         let Incoming { part, held, used, .. } = &mut self.streams[source as usize];
         if *used < held.len() {
@@ -240,8 +241,8 @@ impl Connection {
         stream.has_ended && stream.is_empty()
     }
 
-    /// Takes a free chunk of shared memory, or waits for one. `None`: there will be none, as the body of the
-    /// request is in the way and nobody reads it.
+    /// Takes a free chunk of shared memory, or waits for one. `None`: there will be none, because the unread
+    /// body of the request blocks the connection.
     pub(crate) fn await_chunk(&mut self) -> io::Result<Option<Chunk>> {
         loop {
             let Some(area) = &mut self.area else { return Ok(None) };
@@ -263,11 +264,11 @@ impl Connection {
         }
     }
 
-    /// Waits until something can be done with the client: what is waited for, or an error.
+    /// Waits until the client is ready for `what`, or has an error.
     ///
     /// # Errors
     ///
-    /// The web server has given the request up (`ConnectionAborted`), or is gone itself.
+    /// The web server has given up the request (`ConnectionAborted`), or is gone itself.
     pub(crate) fn await_client(&mut self, client: BorrowedFd<'_>, what: Interest) -> io::Result<()> {
         loop {
             let owes_much = self.out.len() > MOST_OWED;
@@ -291,7 +292,7 @@ impl Connection {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     other => other?,
                 }
-                // A web server that goes on and on keeps no client waiting.
+                // A web server that sends without end must not keep the client waiting.
                 self.look()?;
                 if self.is_aborted {
                     return Err(io::ErrorKind::ConnectionAborted.into());
@@ -305,12 +306,12 @@ impl Connection {
         }
     }
 
-    /// Whether the web server is there, as far as can be known without waiting.
+    /// Whether the web server is still connected, as far as a non-blocking check can tell.
     pub(crate) fn is_up(&self) -> bool {
         !socket::has_hung_up(&self.socket)
     }
 
-    /// Sends the records that wait, and the slices behind them.
+    /// Sends the waiting records, and the slices after them.
     ///
     /// # Errors
     ///
@@ -324,7 +325,7 @@ impl Connection {
         sent
     }
 
-    /// Sends the records that wait.
+    /// Sends the waiting records.
     ///
     /// # Errors
     ///
@@ -333,7 +334,7 @@ impl Connection {
         if self.out.is_empty() { Ok(()) } else { self.send(&[]) }
     }
 
-    /// Sends what there is room for of the records that wait.
+    /// Sends as much of the waiting records as there is room for.
     fn send_owed(&mut self) -> io::Result<()> {
         match socket::send_at_once(&self.socket, &self.out) {
             Ok(count) => drop(self.out.drain(..count)),
@@ -343,7 +344,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The request is over, and so is what has come for it.
+    /// Ends the request and drops everything received for it.
     pub(crate) fn end(&mut self) {
         self.protocol.end();
         self.streams = Default::default();
@@ -353,13 +354,13 @@ impl Connection {
         }
     }
 
-    /// Says that nothing more is sent, whoever else has the descriptor.
+    /// Shuts down sending, for all processes that have the descriptor.
     pub(crate) fn shut_down(&self) {
         let _ = socket::shutdown_write(&self.socket);
     }
 
-    /// Ends the connection. A web server on another machine may still be sending: a reset in answer to that
-    /// could overtake what it has not read yet.
+    /// Closes the connection. A web server on another machine may still be sending. A reset in answer to that
+    /// could overtake data that the web server has not read yet, so the input is drained first.
     pub(crate) fn close(mut self) {
         if self.is_unix || socket::shutdown_write(&self.socket).is_err() {
             return;
@@ -374,7 +375,7 @@ impl Connection {
         }
     }
 
-    /// Sends all of it.
+    /// Sends all slices.
     fn send_all(&self, slices: &mut [Slice<'_>]) -> io::Result<()> {
         let mut left = slices;
         loop {
@@ -385,7 +386,7 @@ impl Connection {
             match socket::send_slices(&self.socket, &left[..left.len().min(MOST_SLICES)]) {
                 Ok(count) => advance(left, count),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The application made the socket one that does not wait.
+                // The application made the socket non-blocking.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     sys::poll::wait_for([(self.socket.as_fd(), Interest::WRITABLE)], None)?;
                 }
@@ -394,7 +395,7 @@ impl Connection {
         }
     }
 
-    /// Waits for bytes, all before which are known and used up.
+    /// Waits for more bytes. All earlier ones must have been interpreted and consumed.
     fn receive(&mut self) -> io::Result<()> {
         let count = match socket::recv_with_waiting(&self.socket, &mut self.input, &mut self.passed) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -406,7 +407,7 @@ impl Connection {
         self.received(count)
     }
 
-    /// The same without waiting.
+    /// Receives like [`Connection::receive`], but does not block.
     fn receive_at_once(&mut self) -> io::Result<()> {
         let count = socket::recv_with(&self.socket, &mut self.input, &mut self.passed)?;
         self.received(count)
@@ -423,7 +424,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Makes known what was received, and holds what it brings of the request's streams.
+    /// Interprets all received bytes, and holds those of the request's streams.
     fn look(&mut self) -> io::Result<()> {
         loop {
             match self.step()? {
@@ -437,7 +438,7 @@ impl Connection {
         }
     }
 
-    /// Has the streams make way for what is received next.
+    /// Copies the streams' bytes out of `input`, to make room for the next ones.
     fn hold_all(&mut self) -> io::Result<()> {
         for stream in &mut self.streams {
             if stream.used == stream.held.len() {
@@ -453,12 +454,12 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether the streams can make way.
+    /// Whether the streams' bytes can be copied out of `input`.
     fn has_room(&self) -> bool {
         self.streams.iter().all(|stream| stream.held.len() + stream.part.len() <= MOST_HELD)
     }
 
-    /// Makes the next thing known that was received.
+    /// Interprets the next thing in the received bytes.
     fn step(&mut self) -> io::Result<Step> {
         let from = self.unread.start;
         let received = self.protocol.receive(&self.input[self.unread.clone()]);
@@ -499,12 +500,12 @@ impl Connection {
                     Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                         return Err(io::Error::new(io::ErrorKind::InvalidData, error));
                     }
-                    // There is no memory: replies can do without.
+                    // There is no memory. Replies work without the area.
                     Err(_) => None,
                 };
             }
             Asked::Free(number) => {
-                // Of an area that could not be mapped nothing was used.
+                // If an area could not be mapped, no chunk of it was used.
                 self.area.as_mut().ok_or_else(|| breach("a chunk of no area"))?.give_back(number)?;
             }
             Asked::Unknown(kind) => record::unknown_type(&mut self.out, kind),
@@ -512,7 +513,7 @@ impl Connection {
         Ok(Step::Done)
     }
 
-    /// The descriptor that belongs to the record which is complete.
+    /// Takes the descriptor that belongs to the complete record.
     fn take_passed(&mut self) -> io::Result<OwnedFd> {
         if self.passed.is_empty() {
             return Err(breach("a record that lacks its descriptor"));
@@ -522,20 +523,20 @@ impl Connection {
 }
 
 impl Incoming {
-    /// Whether nothing is there that was not used.
+    /// Whether all bytes have been consumed.
     fn is_empty(&self) -> bool {
         self.used == self.held.len() && self.part.is_empty()
     }
 }
 
-/// How a client goes back that was sent nothing.
+/// How a passed descriptor is returned when nothing was sent on it.
 pub(crate) const UNTOUCHED: transport::Returned =
     transport::Returned { status: 0, is_whole: false, is_persistent: false, body: 0, sent: 0 };
 
 /// Most slices of a send (`IOV_MAX`).
 pub(crate) const MOST_SLICES: usize = 1_024;
 
-/// What is left behind slices that are all gone.
+/// Skips leading slices that are empty.
 pub(crate) fn skip_empty<'a, 'b>(mut slices: &'a mut [Slice<'b>]) -> &'a mut [Slice<'b>] {
     while slices.first().is_some_and(Slice::is_empty) {
         slices = &mut slices[1..];
@@ -543,7 +544,7 @@ pub(crate) fn skip_empty<'a, 'b>(mut slices: &'a mut [Slice<'b>]) -> &'a mut [Sl
     slices
 }
 
-/// So many bytes of the slices are gone.
+/// Removes that many bytes from the front of the slices.
 pub(crate) fn advance(slices: &mut [Slice<'_>], mut count: usize) {
     for slice in slices {
         let gone = count.min(slice.len());
@@ -555,7 +556,7 @@ pub(crate) fn advance(slices: &mut [Slice<'_>], mut count: usize) {
     }
 }
 
-/// Calls again whenever a signal came between.
+/// Repeats the call when a signal interrupts it.
 pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {

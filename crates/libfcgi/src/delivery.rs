@@ -1,10 +1,10 @@
-//! A reply on its way to a client that is lent (*pass-fd*): all of it, head and framing included, is sent
-//! from here, and the web server only hears how it went.
+//! Sends a reply to the client on a passed descriptor (*pass-fd*). The library sends all of the reply,
+//! including head and framing, and the web server only learns the result.
 //!
-//! The client's socket is the web server's as well, which goes on with it: its status flags and options are
-//! not touched, so each send says for itself that it must not wait, and whether more follows. (That sends
-//! need not copy has to be allowed by an option. It is taken back.) Who waits for the client watches the web
-//! server, too: it may give the request up, or be gone.
+//! The web server also has the client's socket and continues to use it. The library therefore does not change
+//! the socket's status flags and options: each send sets for itself that it must not block, and whether more
+//! follows. The one exception is the option that allows sends without a copy, which the library resets. While
+//! it waits for the client it also watches the web server, which may give up the request, or be gone.
 
 use std::io;
 use std::ops::Range;
@@ -26,9 +26,9 @@ pub(crate) struct Delivery {
     reply: OpenReply<()>,
     limits: Limits,
     zero_copy: ZeroCopy,
-    /// Whether the kernel was told that more follows, and may hold the last segment back for that.
+    /// Whether the kernel was told that more follows. It may then hold back the last segment.
     is_held: bool,
-    /// Bytes that went to the client.
+    /// Bytes sent to the client.
     sent: u64,
     /// Why no more of it can be sent.
     broken: Option<io::ErrorKind>,
@@ -38,14 +38,15 @@ pub(crate) struct Delivery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ZeroCopy {
     No,
-    /// The socket allows it anyway.
+    /// The socket option was already set.
     Allowed,
-    /// It does not once the reply is sent.
+    /// Enabled for this reply, and disabled after it.
     AllowedForNow,
 }
 
 impl ZeroCopy {
-    /// Has a client's socket send without copies, if the settings say so and it can.
+    /// Enables sends without a copy on a client's socket, if the settings ask for it and the socket supports
+    /// it.
     fn allow(client: BorrowedFd<'_>) -> Self {
         if Settings::of_process().map_or(Send::Copy, |settings| settings.send) == Send::Copy {
             return Self::No;
@@ -57,7 +58,7 @@ impl ZeroCopy {
         }
     }
 
-    /// Copies from now on, and has the socket as it was.
+    /// Copies from now on, and restores the socket option.
     fn forbid(&mut self, client: BorrowedFd<'_>) {
         if *self == Self::AllowedForNow {
             let _ = socket::set_zero_copy(client, false);
@@ -66,39 +67,40 @@ impl ZeroCopy {
     }
 }
 
-/// What comes behind bytes that are sent.
+/// What follows the bytes that are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Follows {
-    /// Nothing for now: they have to go.
+    /// Nothing for now: they must be sent at once.
     Nothing,
-    /// The rest of the reply, soon as a rule.
+    /// The rest of the reply, usually soon.
     More,
 }
 
 /// Bytes that wait for more of the reply, so that head and body go in one piece.
 const ROOM: usize = 8 << 10;
-/// Most bytes of a piece whose last packet waits for what comes next. For more than that one packet matters
-/// less than that BBR paces what is held back.
+/// Most bytes of a piece whose last packet waits for more data. In a larger piece one packet saved matters
+/// less than the pacing that BBR applies to held-back data.
 const FEW_PACKETS: usize = 128 << 10;
-/// Bytes of a piece that is worth waiting for its notice, and a packet of its own for what is copied behind
-/// it (docs/applications.md: 256 KiB cost as much either way, half of that a quarter more).
+/// Pieces from this size on are sent without a copy: they are worth the wait for the notification, and a
+/// separate packet for the copied bytes after them. At 256 KiB the cost is the same either way, at half of
+/// that a quarter more (docs/applications.md).
 const WORTH_NOTICES: usize = 256 << 10;
-/// The library has no clock: the web server watches how long a client takes.
+/// The library has no clock: the web server enforces the client's timeouts.
 const NOW: Tick = Tick(0);
 
-/// The terms of a reply, as a client is lent on them.
+/// The terms of a reply, from the terms of the passed descriptor.
 pub(crate) fn terms(lent: Lent<'_>) -> Terms {
     let version = if lent.is_http11 { Version::Http11 } else { Version::Http10 };
     Terms { version, persistent: lent.is_persistent, body: lent.has_body }
 }
 
-/// Whether the web server has to see a reply itself: it names a file.
+/// Whether the web server must handle a reply itself, because it names a file.
 pub(crate) fn is_for_the_web_server(head: &response::Head<'_>) -> bool {
     ["X-Sendfile", "X-Accel-Redirect", "X-ZeroCopy"].iter().any(|name| head.field(name).is_some())
 }
 
 impl Delivery {
-    /// Begins the reply with the head of a CGI response, as the web server would.
+    /// Begins the reply with the head of a CGI response, as the web server would do.
     pub(crate) fn new(client: OwnedFd, terms: Terms, stamp: &Stamp, head: &response::Head<'_>) -> Self {
         let terms = if head.length.is_some() { terms } else { terms.of_unknown_length() };
         let mut plan = Plan::with_reason(Sheet::default(), (Status(head.status), head.reason), terms, stamp);
@@ -111,7 +113,7 @@ impl Delivery {
         Self { client, reply, limits, zero_copy, is_held: false, sent: 0, broken: None }
     }
 
-    /// Takes more of the body, and sends what does not wait.
+    /// Takes more of the body, and sends what need not wait for more.
     ///
     /// # Errors
     ///
@@ -124,15 +126,15 @@ impl Delivery {
             self.reply.supply(&self.limits, NOW, bytes);
             return Ok(());
         }
-        // What would not wait is sent from where it is. If that is few packets, the last of them waits: the
-        // rest of the reply would be another, be it only the end of the chunks.
+        // Data that need not wait is sent from where it is. If that is only a few packets, the last of them
+        // waits: the rest of the reply, even only the end of the chunks, would be another packet.
         self.reply.supply_elsewhere(&self.limits, NOW, 0..bytes.len() as u64);
         let is_last = self.reply.owed() == Some(0);
         let follows = if is_last || bytes.len() > FEW_PACKETS { Follows::Nothing } else { Follows::More };
         self.send(connection, bytes, follows)
     }
 
-    /// Sends all that there is.
+    /// Sends all buffered bytes.
     ///
     /// # Errors
     ///
@@ -144,9 +146,10 @@ impl Delivery {
         }
     }
 
-    /// The body is complete: sends what is left, gives up the client and says how it goes back.
+    /// Completes the body: sends the rest, gives up the client and returns the result for the web server.
     pub(crate) fn finish(mut self, connection: &mut Connection) -> Returned {
-        // What is too short is sent all the same, as the web server would: it is broken off then.
+        // A body that is too short is sent anyway, as the web server would do. The connection is then
+        // aborted.
         let keeps_its_word = self.reply.finish(&self.limits, NOW);
         let is_sent = self.flush(connection).is_ok();
         let is_whole = keeps_its_word && is_sent;
@@ -163,12 +166,12 @@ impl Delivery {
         }
     }
 
-    /// Sends all of the reply, of which the piece is what does not lie in it.
+    /// Sends all of the reply. `piece` is the part that is not in its buffer.
     fn send(&mut self, connection: &mut Connection, piece: &[u8], follows: Follows) -> io::Result<()> {
         let sent = self.send_all(connection, piece, follows);
         if follows == Follows::Nothing && std::mem::take(&mut self.is_held) {
-            // Nothing is held back by this option, now as before, but the call sends what is. An error is one
-            // of the connection, which whoever sends next hears of.
+            // The cork option was off and stays off, but the call sends held-back data. The next send reports
+            // an error of the connection.
             let _ = socket::set_cork(&self.client, false);
         }
         if let Err(error) = &sent {
@@ -219,7 +222,7 @@ impl Delivery {
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                             uncopied.wait_for(Interest::WRITABLE)?;
                         }
-                        // Others have too much under way: then it is copied.
+                        // Other sends have too much in progress, so this piece is copied.
                         Err(error) if large.is_some() && error.raw_os_error() == Some(libc::ENOBUFS) => {
                             zero_copy.forbid(client);
                         }
@@ -232,10 +235,10 @@ impl Delivery {
         )
     }
 
-    /// Ends a client whose web server is gone: others may have copies of its descriptor. It has to notice
-    /// when the reply is not whole.
+    /// Ends the connection of a client whose web server is gone, because other processes may have copies of
+    /// its descriptor. The client must notice if the reply is not complete.
     fn end_client(&self, is_whole: bool) {
-        // It may be gone as well.
+        // The client may be gone as well.
         let _ =
             if is_whole { socket::shutdown_write(&self.client) } else { socket::disconnect(&self.client) };
     }

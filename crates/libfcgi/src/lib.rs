@@ -1,9 +1,10 @@
-//! The application's end of FastCGI, in two faces: `libfcgi.so.0`, whose functions and structures are those
-//! of the library of that name that distributions have, and a Rust interface over the same code.
+//! The application's end of FastCGI, with two interfaces: `libfcgi.so.0`, which has the functions and
+//! structures of the library of that name in distributions, and a Rust interface over the same code.
 //!
-//! A program written for either need not know how its replies travel. To any web server they go in records of
-//! the connection. Where the web server is Sluicegate and its pool says so, the library sends them to the
-//! client itself (*pass-fd*), or writes them into memory that both share: see [`fastcgi::transport`].
+//! A program written for either interface need not know how its replies travel. Any web server gets them as
+//! records of the connection. If the web server is Sluicegate and its pool is configured for it, the library
+//! sends replies to the client itself (*pass-fd*), or writes them into memory that both share: see
+//! [`fastcgi::transport`].
 //!
 //! ```no_run
 //! use std::io::Write;
@@ -19,10 +20,10 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | requests one after the other, for one thread | `session` |
+//! | sequential requests, for one thread | `session` |
 //! | connections of web servers | `listener`, `connection` |
-//! | the reply, and the ways that it goes | `reply`: records of the connection, `delivery`, `area` |
-//! | what the environment says | `settings` |
+//! | the reply, and its transports | `reply`: records of the connection, `delivery`, `area` |
+//! | settings from the environment | `settings` |
 //! | C's functions | `abi` |
 
 #[expect(unsafe_code, reason = "C's pointers are what they are said to be, and its names are its own")]

@@ -1,4 +1,4 @@
-//! Where web servers connect to, and whom of them to hear.
+//! Listening sockets of an application, and which web servers may connect.
 
 use std::io;
 use std::net::IpAddr;
@@ -30,7 +30,7 @@ impl Listener {
         Self::of(io::stdin().as_fd().try_clone_to_owned()?)
     }
 
-    /// A socket that listens already.
+    /// Wraps a socket that already listens.
     ///
     /// # Errors
     ///
@@ -47,33 +47,34 @@ impl AsFd for Listener {
     }
 }
 
-/// Whether requests are not to be accepted any more.
+/// Whether the application accepts no more requests.
 static SHUTS_DOWN: AtomicBool = AtomicBool::new(false);
 
-/// Has no more requests accepted, by any thread: who waits for one notices with the next signal or request.
-/// May be called by a signal handler.
+/// Stops accepting requests in all threads. A thread that waits for a request notices with the next signal or
+/// request. A signal handler may call this.
 pub fn shut_down() {
     SHUTS_DOWN.store(true, Ordering::Relaxed);
 }
 
-/// Whether that was asked for.
+/// Whether [`shut_down`] was called.
 pub(crate) fn shuts_down() -> bool {
     SHUTS_DOWN.load(Ordering::Relaxed)
 }
 
-/// Waits for a connection of a web server that may have one. `None`: the application shuts down. With
-/// `until_signal` a signal that is handled ends the wait as well.
+/// Waits for a connection from a permitted web server. `None`: the application shuts down. With
+/// `until_signal` a handled signal also ends the wait.
 ///
 /// # Errors
 ///
-/// No connection can be accepted; or a signal, as said, with the kind `Interrupted`.
+/// No connection can be accepted. With `until_signal`, `Interrupted` after a handled signal.
 pub(crate) fn accept(listener: BorrowedFd<'_>, until_signal: bool) -> io::Result<Option<Connection>> {
     let settings = Settings::of_process()?;
     let accepted = accept_socket(listener, until_signal, welcome())?;
     Ok(accepted.map(|(socket, peer)| Connection::new(socket, peer == PeerAddress::Unix, settings.transports)))
 }
 
-/// The same for a socket alone, of a peer at one of these addresses if there are any.
+/// Like [`accept`], but returns the socket. If `welcome` is given, a TCP peer must have one of these
+/// addresses.
 pub(crate) fn accept_socket(
     listener: BorrowedFd<'_>,
     until_signal: bool,
@@ -94,11 +95,11 @@ pub(crate) fn accept_socket(
         };
         match (error.kind(), error.raw_os_error()) {
             (io::ErrorKind::Interrupted, _) if until_signal => return Err(error),
-            // Somebody made the socket one that does not wait.
+            // The socket has been made non-blocking.
             (io::ErrorKind::WouldBlock, _) => {
                 sys::poll::wait_for([(listener, Interest::READABLE)], None)?;
             }
-            // A signal, or what concerns a connection that is gone.
+            // A signal, or an error of a connection that is gone.
             (io::ErrorKind::Interrupted, _)
             | (_, Some(libc::ECONNABORTED | libc::EPROTO | libc::ECONNRESET | libc::ETIMEDOUT)) => {}
             _ => return Err(error),
@@ -112,19 +113,19 @@ fn welcome() -> Option<&'static [IpAddr]> {
     WELCOME.get_or_init(|| Some(addresses(&std::env::var("FCGI_WEB_SERVER_ADDRS").ok()?))).as_deref()
 }
 
-/// Addresses with commas between them; what is none is nobody's.
+/// Parses addresses separated by commas. Invalid entries are ignored.
 pub(crate) fn addresses(list: &str) -> Vec<IpAddr> {
     list.split(',').filter_map(|address| address.trim().parse().ok()).collect()
 }
 
-/// Reads all that is taken from the environment of the process, before that changes.
+/// Reads all settings from the environment of the process, before the program changes it.
 pub(crate) fn read_environment() -> io::Result<()> {
     welcome();
     Settings::of_process().map(|_| ())
 }
 
-/// A Unix socket that listens at `path`. A file of a socket that nobody listens at is replaced; who may
-/// connect the umask decides.
+/// Creates a Unix socket that listens at `path`. A socket file at which no program listens is replaced. The
+/// umask sets the permission to connect.
 pub(crate) fn listen_at(path: &Path, backlog: u32) -> io::Result<OwnedFd> {
     match sys::socket::check_unix(path) {
         Ok(()) if path.exists() => std::fs::remove_file(path)?,

@@ -1,14 +1,14 @@
-//! What an application answers, on whichever way it goes.
+//! The reply of an application, on any transport.
 //!
 //! ```text
-//!             no client is lent, no memory shared: --> Stdout   records of the connection
+//!             nothing passed or shared: -----------> Stdout   records of the connection
 //! request --> memory is shared: -------------------> Memory   chunks of it, filled with the body
-//!             a client is lent: --> Undecided -----> Client   the reply itself, to the client
-//!                                       \----------> Stdout or Memory, the client given back untouched
+//!             descriptor passed: -> Undecided -----> Client   the reply itself, to the client
+//!                                       \----------> Stdout or Memory, the descriptor returned unused
 //! ```
 //!
-//! An application's output is a CGI response. Only where the library sends the reply to the client does it
-//! look at its head; it needs all of that first.
+//! An application's output is a CGI response. The library parses its head only if it sends the reply to the
+//! client itself, and needs the whole head first.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -29,9 +29,9 @@ use crate::delivery::{self, Delivery};
 pub(crate) struct Reply {
     request: u16,
     way: Way,
-    /// Output that waits for more of it.
+    /// Output that waits for more output.
     buffer: Vec<u8>,
-    /// What the error log is told and waits for more of it, and whether anything was told before.
+    /// Text for the error log that waits for more of it, and whether any was sent before.
     errors: Vec<u8>,
     has_errors: bool,
 }
@@ -46,15 +46,15 @@ enum Way {
 
 /// Bytes that wait for more before they are sent.
 const ROOM: usize = 8 << 10;
-/// Bytes for the error log that wait.
+/// Bytes for the error log that wait before they are sent.
 const ERROR_ROOM: usize = 512;
 /// The longest head of a reply that the library sends itself.
 const MOST_HEAD: usize = 64 << 10;
-/// Content of full records, which ends at eight bytes as the specification would have it (section 3.3).
+/// Content of full records, a multiple of eight bytes as the specification recommends (section 3.3).
 const FULL: usize = MOST_CONTENT / 8 * 8;
-/// Most bytes that are sent to the web server in one call: their records are few enough for one.
+/// Most bytes that one call sends to the web server: their records fit into one call.
 const AT_ONCE: usize = 256 * FULL;
-/// Records about filled chunks wait until there are so many.
+/// Records about filled chunks wait until they have this many bytes.
 const TOLD_AT_ONCE: usize = 4 * (record::HEADER_LENGTH + 8);
 
 impl Reply {
@@ -74,14 +74,14 @@ impl Reply {
     ///
     /// # Errors
     ///
-    /// No more can be sent: the request was given up, or who it is for is gone.
+    /// No more can be sent: the web server has given up the request, or the receiver is gone.
     pub(crate) fn write(
         &mut self,
         connection: &mut Connection,
         stamp: &mut ServerStamp,
         mut bytes: &[u8],
     ) -> io::Result<()> {
-        // No more is copied than it takes to find the end of the head.
+        // Only as much is copied as is needed to find the end of the head.
         while !bytes.is_empty() && matches!(self.way, Way::Undecided(..)) {
             let (piece, rest) = bytes.split_at(bytes.len().min(ROOM));
             self.buffer.extend_from_slice(piece);
@@ -91,11 +91,11 @@ impl Reply {
         self.put(connection, bytes)
     }
 
-    /// Sends what waits, as far as its way is known.
+    /// Sends waiting output, if its transport is known.
     ///
     /// # Errors
     ///
-    /// As of [`write`](Self::write).
+    /// Those of [`write`](Self::write).
     pub(crate) fn flush(&mut self, connection: &mut Connection) -> io::Result<()> {
         match &mut self.way {
             Way::Stdout => self.send(connection, &[]),
@@ -108,7 +108,7 @@ impl Reply {
         }
     }
 
-    /// Takes something for the error log.
+    /// Takes text for the error log.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl Reply {
         if self.errors.len() > ERROR_ROOM { self.flush_errors(connection) } else { Ok(()) }
     }
 
-    /// Sends what waits for the error log.
+    /// Sends waiting text for the error log.
     ///
     /// # Errors
     ///
@@ -128,8 +128,8 @@ impl Reply {
         connection.flush()
     }
 
-    /// Ends the reply and the request, of which the last records wait in the connection. `exit` is what a CGI
-    /// program would exit with.
+    /// Ends the reply and the request. The last records then wait in the connection. `exit` is the exit
+    /// status of a CGI program.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl Reply {
         if self.has_errors {
             record::end_of_stream(&mut connection.out, Kind::Stderr, request);
         }
-        // The output has no head, or none that ends: not for us to say what that means.
+        // The output has no complete head. The web server decides what that means.
         if matches!(self.way, Way::Undecided(..)) {
             self.give_back(connection)?;
         }
@@ -159,7 +159,7 @@ impl Reply {
         Ok(())
     }
 
-    /// Looks whether the head is complete, and whose it is then to send the reply.
+    /// If the head is complete, decides whether the library or the web server sends the reply.
     fn decide(&mut self, connection: &mut Connection, stamp: &mut ServerStamp) -> io::Result<()> {
         let Way::Undecided(_, terms, scan) = &mut self.way else { return Ok(()) };
         let terms = *terms;
@@ -183,16 +183,16 @@ impl Reply {
         }
     }
 
-    /// Gives the client back untouched; the output so far goes the way that there is without it.
+    /// Returns the passed descriptor unused, and sends the output so far by the remaining transport.
     fn give_back(&mut self, connection: &mut Connection) -> io::Result<()> {
-        // The client is given up by this, before anybody hears of it.
+        // This closes the descriptor, before the web server is told.
         self.way = Way::without_client(connection);
         transport::give_back(&mut connection.out, self.request, UNTOUCHED);
         let buffer = std::mem::take(&mut self.buffer);
         self.put(connection, &buffer)
     }
 
-    /// Takes output whose way is known.
+    /// Takes output whose transport is known.
     fn put(&mut self, connection: &mut Connection, bytes: &[u8]) -> io::Result<()> {
         match &mut self.way {
             Way::Memory(_) => self.fill(connection, bytes),
@@ -229,7 +229,7 @@ impl Reply {
         if bytes.is_empty() { Ok(()) } else { self.put(connection, bytes) }
     }
 
-    /// Sends output as records, straight from where it is, with what waited before it.
+    /// Sends output as records, directly from where it is, after the output that waited.
     fn send(&mut self, connection: &mut Connection, mut bytes: &[u8]) -> io::Result<()> {
         let mut waited = std::mem::take(&mut self.buffer);
         loop {
@@ -261,20 +261,20 @@ impl Reply {
 }
 
 impl Way {
-    /// The one that there is when no client is lent, or any more.
+    /// The transport without a passed descriptor, or after it was returned.
     fn without_client(connection: &mut Connection) -> Self {
         if connection.area().is_some() { Self::Memory(None) } else { Self::Stdout }
     }
 }
 
-/// Appends what the web server is told of a chunk.
+/// Appends the record that announces a chunk to the web server.
 fn tell_of(connection: &mut Connection, request: u16, chunk: Option<Chunk>) {
     if let Some(chunk) = chunk {
         transport::filled(&mut connection.out, request, chunk.filled());
     }
 }
 
-/// The lines that every reply carries, for the server that the client is to take it for.
+/// The header lines of every reply, with the web server's name as `Server`.
 #[derive(Debug)]
 pub(crate) struct ServerStamp {
     server: Vec<u8>,
@@ -288,7 +288,7 @@ impl Default for ServerStamp {
 }
 
 impl ServerStamp {
-    /// What the next replies say of the server. What can't stand in a field is left out.
+    /// Sets the server name of the next replies. A name that is not a valid field value is left out.
     fn set_server(&mut self, server: &[u8]) {
         if self.server != server {
             let is_value = server.iter().all(|byte| matches!(byte, b' '..=b'~'));
@@ -297,7 +297,7 @@ impl ServerStamp {
         }
     }
 
-    /// The lines as of now.
+    /// The lines with the current date.
     fn now(&mut self) -> &Stamp {
         let since = SystemTime::UNIX_EPOCH.elapsed();
         self.stamp.update(since.map_or(0, |since| since.as_secs()));

@@ -1,4 +1,4 @@
-//! Requests one after the other, on one connection after the other: what a thread of an application has.
+//! Sequential requests on sequential connections: what each thread of an application uses.
 
 use std::io::{self, BufRead, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,7 +9,7 @@ use crate::connection::{Connection, Source};
 use crate::listener::{self, Listener, shuts_down};
 use crate::reply::{Reply, ServerStamp};
 
-/// A place for one request at a time. Web servers keep connections: a session that has one waits for the next
+/// Handles one request at a time. Web servers keep connections: a session that has one waits for the next
 /// request on it.
 #[derive(Debug, Default)]
 pub struct Session {
@@ -18,22 +18,22 @@ pub struct Session {
     stamp: ServerStamp,
 }
 
-/// A request, and the reply to it, which is written as a CGI program writes its own: fields, a blank line,
-/// then the body. It is ended when it is dropped.
+/// A request and its reply. Write the reply as a CGI program does: fields, a blank line, then the body.
+/// Dropping the request ends it.
 #[derive(Debug)]
 pub struct Request<'a>(&'a mut Session);
 
-/// What a request's application says for the error log.
+/// Writes to the web server's error log, for a request.
 #[derive(Debug)]
 pub struct ErrorLog<'a>(&'a mut Session);
 
 impl Session {
-    /// One without a connection.
+    /// Creates a session without a connection.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Waits for the next request. `None`: the application is to [shut down](crate::shut_down).
+    /// Waits for the next request. `None`: the application must [shut down](crate::shut_down).
     ///
     /// # Errors
     ///
@@ -42,10 +42,10 @@ impl Session {
         Ok(self.next(listener.as_fd(), false)?.then_some(Request(self)))
     }
 
-    /// The same as a plain question, of any socket that listens; with `until_signal`, a signal that is
-    /// handled ends the wait with the error `Interrupted`.
+    /// Waits for the next request on any listening socket, and returns whether there is one. With
+    /// `until_signal`, a handled signal ends the wait with the error `Interrupted`.
     pub(crate) fn next(&mut self, listener: BorrowedFd<'_>, until_signal: bool) -> io::Result<bool> {
-        // An end that can't be told is known by the end of the connection.
+        // If the end cannot be sent, the end of the connection shows it.
         let _ = self.conclude(0);
         if shuts_down() {
             if let Some(mut connection) = self.connection.take() {
@@ -76,7 +76,7 @@ impl Session {
                         return Err(error);
                     }
                 }
-                // The web server is done with it, or can't be understood.
+                // The web server has closed the connection or broken the protocol.
                 Err(_) => {}
             }
         }
@@ -99,8 +99,8 @@ impl Session {
         flushed
     }
 
-    /// The same; a web server whose connection goes on hears of it with the next that it is told, which the
-    /// wait for another request sees to.
+    /// Ends the request under way, but on a kept connection leaves the last records unsent. The wait for the
+    /// next request sends them.
     pub(crate) fn conclude(&mut self, exit: u32) -> io::Result<()> {
         let Some(reply) = self.reply.take() else { return Ok(()) };
         let Some(mut connection) = self.connection.take() else { return Ok(()) };
@@ -116,14 +116,14 @@ impl Session {
         flushed
     }
 
-    /// Drops the request under way: nobody is told that it has ended.
+    /// Drops the request under way without telling the web server that it has ended.
     pub(crate) fn abandon(&mut self) {
         if let (Some(_), Some(connection)) = (self.reply.take(), &mut self.connection) {
             connection.end();
         }
     }
 
-    /// Ends the connection, for all who have its descriptor.
+    /// Shuts down sending on the connection, for all processes that have its descriptor.
     pub(crate) fn shut_down(&mut self) {
         if let Some(connection) = &self.connection {
             connection.shut_down();
@@ -135,7 +135,7 @@ impl Session {
         self.connection.as_ref()
     }
 
-    /// What is there of a stream of the request; see [`Connection::fill`].
+    /// Returns the available bytes of a stream of the request; see [`Connection::fill`].
     pub(crate) fn fill(&mut self, source: Source) -> io::Result<&[u8]> {
         match &mut self.connection {
             Some(connection) if self.reply.is_some() => connection.fill(source),
@@ -183,7 +183,7 @@ impl Session {
 }
 
 impl Request<'_> {
-    /// What the application is to be for this request.
+    /// The role of the application for this request.
     pub fn role(&self) -> Role {
         self.0.connection().and_then(Connection::request).map_or(Role::Responder, |begun| begun.role)
     }
@@ -198,23 +198,23 @@ impl Request<'_> {
         self.params().find(|(other, _)| *other == name.as_bytes()).map(|(_, value)| value)
     }
 
-    /// Whether the web server has given the request up, as far as is known: what is written is nobody's then.
+    /// Whether the web server is known to have given up the request. Output then has no receiver.
     pub fn is_aborted(&self) -> bool {
         self.0.connection().is_none_or(Connection::is_aborted)
     }
 
-    /// The second stream of a filter's request: the file that is to be changed (FastCGI 1.0, section 6.4).
-    /// The body, which comes before it, is read to its end or gone.
+    /// The second stream of a filter's request: the file to be changed (FastCGI 1.0, section 6.4). The body
+    /// comes before it, so read the body to its end first.
     pub fn data(&mut self) -> impl BufRead {
         Input(self.0, Source::Data)
     }
 
-    /// What is written here goes to the web server's error log.
+    /// Returns a writer to the web server's error log.
     pub fn error_log(&mut self) -> ErrorLog<'_> {
         ErrorLog(self.0)
     }
 
-    /// Ends the request. `exit` is what a CGI program would exit with: 0 for success, by custom.
+    /// Ends the request. `exit` is the exit status of a CGI program: 0 for success, by convention.
     ///
     /// # Errors
     ///
@@ -226,7 +226,7 @@ impl Request<'_> {
 
 impl Drop for Request<'_> {
     fn drop(&mut self) {
-        // An end that can't be told is known by the end of the connection.
+        // If the end cannot be sent, the end of the connection shows it.
         let _ = self.0.end(0);
     }
 }
@@ -256,7 +256,7 @@ impl BufRead for Input<'_> {
 ///
 /// # Errors
 ///
-/// The request is given up (`ConnectionAborted`), or the web server is gone or breaks the protocol.
+/// The web server has given up the request (`ConnectionAborted`), is gone, or breaks the protocol.
 impl Read for Request<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         Input(self.0, Source::Stdin).read(buffer)
@@ -274,12 +274,12 @@ impl BufRead for Request<'_> {
     }
 }
 
-/// The reply. Small pieces are put together; flush what the client is to see at once.
+/// Writes the reply. Small pieces are combined; flush to send them at once.
 ///
 /// # Errors
 ///
-/// No more can be sent: the request was given up (`ConnectionAborted`), or the client or the web server is
-/// gone.
+/// No more can be sent: the web server has given up the request (`ConnectionAborted`), or the client or the
+/// web server is gone.
 impl Write for Request<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes).map(|()| bytes.len())

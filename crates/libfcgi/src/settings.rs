@@ -1,4 +1,4 @@
-//! What the environment says: settings of whoever runs an application, which knows nothing of them.
+//! Settings from the environment: the operator sets them, and the application does not know of them.
 
 use std::ffi::OsString;
 use std::io;
@@ -6,18 +6,18 @@ use std::sync::OnceLock;
 
 use fastcgi::Transports;
 
-/// Which transports are admitted to a web server that asks.
+/// The transports that the library offers to a web server that asks.
 pub(crate) const TRANSPORTS: &str = "SLUICE_FCGI_TRANSPORTS";
 
-/// How replies are sent to clients that are lent.
+/// How replies are sent on passed descriptors.
 pub(crate) const SEND: &str = "SLUICE_FCGI_SEND";
 
-/// How large pieces of a reply go to a client that is lent.
+/// How large pieces of a reply are sent on a passed descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Send {
     /// The kernel copies them.
     Copy,
-    /// It takes them from where they are, and says when it needs them no more.
+    /// The kernel takes them from where they are, and reports when it no longer needs them.
     ZeroCopy,
 }
 
@@ -28,16 +28,16 @@ pub(crate) struct Settings {
     pub(crate) send: Send,
 }
 
-/// What the library knows.
+/// All transports that the library supports.
 const ALL: Transports = Transports { pass_fd: true, shared_memory: true, waits: true };
 
 impl Settings {
-    /// Those of this process, read from its environment the first time: a program may change that later, as
-    /// `FCGI_Accept` does.
+    /// Returns the settings of this process. They are read from the environment only the first time, because
+    /// a program may change it later, as `FCGI_Accept` does.
     ///
     /// # Errors
     ///
-    /// A setting has a value that it can't have.
+    /// A setting has an invalid value.
     pub(crate) fn of_process() -> io::Result<Self> {
         static SETTINGS: OnceLock<Result<Settings, String>> = OnceLock::new();
         let read = || Settings::read(|name| std::env::var_os(name));
@@ -66,7 +66,7 @@ impl Settings {
     }
 }
 
-/// The transports that are named, with spaces or commas between them.
+/// Parses names of transports, separated by spaces or commas.
 fn transports(value: &str) -> Result<Transports, String> {
     let mut transports = Transports::default();
     for name in value.split([' ', ',']).filter(|name| !name.is_empty()) {

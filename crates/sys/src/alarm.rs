@@ -1,10 +1,10 @@
-//! An alarm that breaks off system calls which block for too long.
+//! An alarm that interrupts system calls which block for too long.
 //!
-//! A blocking `sendfile` comes back when everything is in the socket's buffer, which a client that takes
-//! nothing, or a byte now and then, puts off for as long as it likes; `SO_SNDTIMEO` (socket(7)) begins anew
-//! whenever some room appears. A signal does end the call: it gives what it has sent so far, or `EINTR` if
-//! that is nothing. So an alarm rings again and again while a thread makes such calls, and the thread looks
-//! whenever it has rung.
+//! A blocking `sendfile` returns when everything is in the socket's buffer. A client that reads nothing,
+//! or a byte now and then, can delay that indefinitely. `SO_SNDTIMEO` (socket(7)) does not help: it
+//! starts again whenever some room appears. But a signal ends the call, which then returns what it has
+//! sent so far, or `EINTR` if that is nothing. So an alarm rings repeatedly while a thread makes such
+//! calls, and the thread checks whenever it has rung.
 
 use std::cell::Cell;
 use std::io;
@@ -14,41 +14,42 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 thread_local! {
-    /// What counts how often this thread's alarm has rung. Constant at first and without a destructor, so
-    /// that a signal handler may look at it. It is not in the signal, which others may send.
+    /// The counter of how often this thread's alarm has rung. It is constant at first and has no
+    /// destructor, so that a signal handler may read it. The signal does not carry it, because other
+    /// processes may send that signal.
     static RINGS: Cell<Option<&'static AtomicU32>> = const { Cell::new(None) };
 }
 
-/// The signal, which nothing else in the program uses.
+/// The signal. Nothing else in the program uses it.
 const SIGNAL: libc::c_int = libc::SIGALRM;
 
-/// A timer of the thread that made it, which interrupts that thread's system calls each time that it rings.
+/// A timer of the thread that created it. Each time it rings, it interrupts that thread's system calls.
 /// `timer_create(2)`, `CLOCK_MONOTONIC` and `SIGEV_THREAD_ID`.
 ///
-/// A ring just before a call is noticed only after it: hence it rings again and again, and a call is broken
-/// off within two periods.
+/// A ring just before a call is noticed only after the call. So the timer rings repeatedly, and a call is
+/// interrupted within two periods.
 #[derive(Debug)]
 pub struct Alarm {
     timer: libc::timer_t,
     period: Duration,
     running: bool,
     rings: &'static AtomicU32,
-    /// Rings that the caller has heard of.
+    /// Rings that the caller has already noticed.
     heard: u32,
 }
 
-// SAFETY: any thread of the process may set and delete a timer; it goes on interrupting the thread that made
-// it.
+// SAFETY: any thread of the process may set and delete a timer; it continues to interrupt the thread that
+// created it.
 unsafe impl Send for Alarm {}
 
 impl Alarm {
-    /// An alarm for the calling thread, its only one, that does not ring yet; `period` is at least a
-    /// microsecond. `rings` counts how often it has rung. It is looked at after each call that may block, and
-    /// lies best beside what else that thread looks at then.
+    /// An alarm for the calling thread, its only one, which does not ring yet. `period` is at least a
+    /// microsecond. `rings` counts how often it has rung. The thread reads `rings` after each call that
+    /// may block, so place it next to the other data that the thread reads then.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` where there may be no more timers (`RLIMIT_SIGPENDING`, getrlimit(2)).
+    /// `EAGAIN` if no more timers are allowed (`RLIMIT_SIGPENDING`, getrlimit(2)).
     pub fn new(period: Duration, rings: &'static AtomicU32) -> io::Result<Self> {
         install_handler()?;
         // SAFETY: all zero bytes are a valid sigevent, of which the fields that matter are set below.
@@ -70,8 +71,8 @@ impl Alarm {
         Ok(Self { timer, period, running: false, rings, heard })
     }
 
-    /// Rings after a period from now and after each period from then on. Nothing if it does so already.
-    /// `timer_settime(2)`.
+    /// Starts ringing: after one period, and after each further period. Does nothing if it is already
+    /// running. `timer_settime(2)`.
     #[inline]
     pub fn start(&mut self) {
         if !self.running {
@@ -80,7 +81,7 @@ impl Alarm {
         }
     }
 
-    /// Rings no more. Nothing if it does not. `timer_settime(2)`.
+    /// Stops ringing. Does nothing if it is not running. `timer_settime(2)`.
     #[inline]
     pub fn stop(&mut self) {
         if self.running {
@@ -89,12 +90,12 @@ impl Alarm {
         }
     }
 
-    /// Whether it will ring.
+    /// Whether it is running.
     pub fn is_running(&self) -> bool {
         self.running
     }
 
-    /// Whether it has rung since this was last asked.
+    /// Whether it has rung since the last call.
     #[inline]
     pub fn has_rung(&mut self) -> bool {
         let rings = self.rings.load(Ordering::Relaxed);
@@ -104,8 +105,8 @@ impl Alarm {
     fn set(&self, period: Duration) {
         let time = crate::clock::timespec(period);
         let times = libc::itimerspec { it_interval: time, it_value: time };
-        // SAFETY: the timer lives as long as `self`, and the times are valid for the call, which cannot fail
-        // then.
+        // SAFETY: the timer lives as long as `self`, and the times are valid for the call, so it cannot
+        // fail.
         unsafe { libc::timer_settime(self.timer, 0, &raw const times, ptr::null_mut()) };
     }
 }
@@ -117,11 +118,12 @@ impl Drop for Alarm {
     }
 }
 
-/// Without `SA_RESTART`, or the kernel would go on with an interrupted call by itself. sigaction(2).
+/// Without `SA_RESTART`, because with it the kernel would continue an interrupted call by itself.
+/// sigaction(2).
 fn install_handler() -> io::Result<()> {
     let handler: extern "C" fn(libc::c_int) = ring;
-    // SAFETY: all zero bytes are a valid sigaction with no flags and an empty mask; the handler does nothing
-    // but to change an atomic, which a thread-local names that needs no initialisation.
+    // SAFETY: all zero bytes are a valid sigaction with no flags and an empty mask; the handler only
+    // changes an atomic, which is named by a thread-local that needs no initialisation.
     unsafe {
         let mut action: libc::sigaction = zeroed();
         action.sa_sigaction = handler as libc::sighandler_t;
@@ -177,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_signal_from_elsewhere_is_one_more_ring_or_nothing() {
-        // SAFETY: takes no memory, and the handler is there by now.
+        // SAFETY: takes no memory, and the handler is installed by now.
         let signal_oneself = || unsafe { libc::raise(SIGNAL) };
         let mut alarm = alarm_of(Duration::from_hours(1));
         signal_oneself();
@@ -200,8 +202,8 @@ mod tests {
         .unwrap();
     }
 
-    /// A client that takes a byte now and then keeps a blocking send from ending, but not from being broken
-    /// off.
+    /// A client that reads a byte now and then keeps a blocking send from ending, but the alarm still
+    /// interrupts it.
     #[test]
     fn breaks_off_a_send_that_a_trickling_client_draws_out() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,19 +1,19 @@
-//! What the allocator does with memory that is freed.
+//! How the allocator treats freed memory.
 //!
-//! The C library gives it back to the kernel when it is much, and each page that is asked for anew is a
-//! fault, in which the kernel clears it: for a buffer of 1 MiB that a server needs for each request, more
-//! than to fill it.
+//! The C library returns large freed blocks to the kernel. When the program needs such memory again, each
+//! page causes a fault, in which the kernel clears the page. For a buffer of 1 MiB that a server needs
+//! for each request, this costs more than filling the buffer.
 
-/// Has freed memory kept for what is asked for next, up to so many bytes in each of the allocator's arenas,
-/// of pieces up to a size, for the whole process. What was asked for at once and is larger is given back as
-/// ever. mallopt(3), `M_TRIM_THRESHOLD` and `M_MMAP_THRESHOLD`, where the C library is glibc; otherwise it
-/// does nothing.
+/// Makes the allocator keep freed memory for later requests, in the whole process. Each arena keeps up to
+/// `most` bytes, in pieces up to `largest` bytes. Larger pieces are returned to the kernel as before.
+/// This uses mallopt(3), `M_TRIM_THRESHOLD` and `M_MMAP_THRESHOLD`, if the C library is glibc. Otherwise
+/// it does nothing.
 pub fn keep_freed(most: usize, largest: usize) {
     #[cfg(target_env = "gnu")]
     {
         let limit = |bytes: usize| libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-        // SAFETY: it changes when memory is given back, and nothing about memory that is in use. It has a
-        // lock. A value that it does not take (a size beyond 32 MiB) changes nothing.
+        // SAFETY: this changes when memory is returned, and nothing about memory that is in use. The
+        // allocator has a lock. A value that it does not accept (a size beyond 32 MiB) changes nothing.
         unsafe {
             libc::mallopt(libc::M_TRIM_THRESHOLD, limit(most));
             libc::mallopt(libc::M_MMAP_THRESHOLD, limit(largest));
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
     use crate::own_process;
 
-    /// Page faults of this process so far that read nothing.
+    /// Page faults of this process so far that needed no read from a disk.
     fn faults() -> u64 {
         let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
         stat.rsplit(')').next().unwrap().split_whitespace().nth(7).unwrap().parse().unwrap()

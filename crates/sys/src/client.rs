@@ -1,7 +1,7 @@
-//! The client's end of TCP and of Unix sockets: connecting, from a chosen address where there are any, and
-//! receiving without looking.
+//! The client's end of TCP and Unix sockets: connecting, optionally from a chosen address, and receiving
+//! bytes without keeping them.
 //!
-//! Sockets made here are non-blocking and closed on exec.
+//! Sockets created here are non-blocking and closed on exec.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,17 +14,17 @@ use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, 
 
 use crate::socket::{family, option};
 
-/// Begins to connect to `target`, from `source` if given, and says whether the connection is up already. If
-/// it is not, wait until the socket is writable and ask [`outcome`].
+/// Begins to connect to `target`, from `source` if given. Returns whether the connection is already
+/// established. If not, wait until the socket is writable, then call [`outcome`].
 ///
-/// With a source, the port is chosen when it is known where the connection goes (`IP_BIND_ADDRESS_NO_PORT`,
-/// ip(7)), so that a port can serve connections to several targets. Small requests leave at once
+/// With a source, the kernel chooses the port once it knows the target (`IP_BIND_ADDRESS_NO_PORT`,
+/// ip(7)), so one port can serve connections to several targets. Small requests are sent at once
 /// (`TCP_NODELAY`, tcp(7)).
 ///
 /// # Errors
 ///
 /// `EMFILE`, `ENFILE`: no descriptor; `EADDRNOTAVAIL`: no free port, or no such source address;
-/// `ECONNREFUSED` and those of the network, where they are known at once. socket(2), connect(2).
+/// `ECONNREFUSED` and network errors, if they are known at once. socket(2), connect(2).
 pub fn connect(source: Option<IpAddr>, target: SocketAddr) -> io::Result<(OwnedFd, bool)> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = net::socket_with(family(target), SocketType::STREAM, flags, None)?;
@@ -41,12 +41,13 @@ pub fn connect(source: Option<IpAddr>, target: SocketAddr) -> io::Result<(OwnedF
     }
 }
 
-/// Connects to the Unix socket of that name, at once or not at all.
+/// Connects to the Unix socket at this path, immediately or not at all.
 ///
 /// # Errors
 ///
-/// `EAGAIN`: its queue is full, and nothing tells when that changes; `ECONNREFUSED`: nobody listens there;
-/// `ENOENT`, `EACCES`, `ENAMETOOLONG` of the name; `EMFILE`, `ENFILE`: no descriptor. unix(7), connect(2).
+/// `EAGAIN`: its queue is full, and there is no notification when that changes; `ECONNREFUSED`: no
+/// process listens there; `ENOENT`, `EACCES`, `ENAMETOOLONG` for the path; `EMFILE`, `ENFILE`: no
+/// descriptor. unix(7), connect(2).
 pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -54,13 +55,13 @@ pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// What came of [`connect`], once the socket is writable: nothing, or the error. `SO_ERROR`, socket(7).
+/// The result of [`connect`], once the socket is writable: success, or the error. `SO_ERROR`, socket(7).
 pub fn outcome(socket: impl AsFd) -> io::Result<()> {
     sockopt::socket_error(socket)?.map_err(io::Error::from)
 }
 
-/// Receives up to `count` bytes and drops them inside the kernel; 0 is the end of what the peer sends.
-/// recv(2) with `MSG_TRUNC`, tcp(7).
+/// Receives up to `count` bytes and drops them inside the kernel. 0 means that the peer has sent
+/// everything. recv(2) with `MSG_TRUNC`, tcp(7).
 #[inline]
 pub fn discard(socket: impl AsFd, count: usize) -> io::Result<usize> {
     let descriptor = socket.as_fd().as_raw_fd();

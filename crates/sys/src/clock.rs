@@ -1,11 +1,11 @@
-//! Clock readings, all but that of CPU time served by the vDSO without entering the kernel.
+//! Clock readings. The vDSO serves all of them without a system call, except those of CPU time.
 //!
 //! The coarse clocks tick with the kernel's timer (every 1 to 10 ms) and cost a few nanoseconds: an event
 //! loop reads them once per turn. See `clock_gettime(2)`.
 //!
-//! rustix is asked, not the C library: it calls the vDSO directly, where the library goes through three more
-//! pages of memory to find it. Whoever has the CPU after other processes pays for each
-//! (docs/design/architectures.md, "Where a worker has one client").
+//! The readings go through rustix, not through the C library. rustix calls the vDSO directly. The library
+//! touches three more pages of memory to find it, and a process that gets the CPU after other processes
+//! pays for each page (docs/design/architectures.md, "Where a worker has one client").
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 const NANOS_PER_MS: u64 = 1_000_000;
 
-/// Milliseconds of the monotonic clock, to the nearest timer tick below (`CLOCK_MONOTONIC_COARSE`,
+/// Milliseconds of the monotonic clock, rounded down to a timer tick (`CLOCK_MONOTONIC_COARSE`,
 /// `clock_gettime(2)`).
 #[inline]
 pub fn monotonic_ms() -> u64 {
@@ -28,43 +28,43 @@ pub fn monotonic_ns() -> u64 {
     seconds(&now) * 1_000_000_000 + nanos(&now)
 }
 
-/// Nanoseconds of CPU time that the calling thread has used (`CLOCK_THREAD_CPUTIME_ID`, `clock_gettime(2)`).
-/// A system call.
+/// Nanoseconds of CPU time that the calling thread has used (`CLOCK_THREAD_CPUTIME_ID`,
+/// `clock_gettime(2)`). This is a system call.
 #[inline]
 pub fn thread_cpu_ns() -> u64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     seconds(&now) * 1_000_000_000 + nanos(&now)
 }
 
-/// Nanoseconds of CPU time that the process has used, all of its threads (`CLOCK_PROCESS_CPUTIME_ID`,
-/// `clock_gettime(2)`). A system call.
+/// Nanoseconds of CPU time that all threads of the process have used (`CLOCK_PROCESS_CPUTIME_ID`,
+/// `clock_gettime(2)`). This is a system call.
 pub fn process_cpu_ns() -> u64 {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     seconds(&now) * 1_000_000_000 + nanos(&now)
 }
 
-/// Whole seconds since 1970-01-01 UTC, to the nearest timer tick below (`CLOCK_REALTIME_COARSE`,
+/// Whole seconds since 1970-01-01 UTC, rounded down to a timer tick (`CLOCK_REALTIME_COARSE`,
 /// `clock_gettime(2)`).
 #[inline]
 pub fn realtime_secs() -> u64 {
     seconds(&clock_gettime(ClockId::RealtimeCoarse))
 }
 
-/// Seconds since 1970-01-01 UTC and the milliseconds (0 to 999) beyond them, to the nearest timer tick below
-/// (`CLOCK_REALTIME_COARSE`, `clock_gettime(2)`).
+/// Seconds since 1970-01-01 UTC, and the milliseconds (0 to 999) beyond them, rounded down to a timer
+/// tick (`CLOCK_REALTIME_COARSE`, `clock_gettime(2)`).
 #[inline]
 pub fn realtime() -> (u64, u16) {
     let now = clock_gettime(ClockId::RealtimeCoarse);
     (seconds(&now), (nanos(&now) / NANOS_PER_MS) as u16)
 }
 
-/// The kernel's form of a time span, timespec(3type).
+/// A time span as the kernel's type, timespec(3type).
 #[inline]
 pub(crate) const fn timespec(time: Duration) -> libc::timespec {
     libc::timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: time.subsec_nanos() as libc::c_long }
 }
 
-/// A clock set before 1970 reads as 1970.
+/// A clock that is set before 1970 reads as 1970.
 fn seconds(time: &Timespec) -> u64 {
     u64::try_from(time.tv_sec).unwrap_or(0)
 }

@@ -1,16 +1,17 @@
-//! A descriptor table that several processes have in common ([`fork_sharing_descriptors`]): who owns what in
-//! it.
+//! A descriptor table that several processes share ([`fork_sharing_descriptors`]), and the ledger of
+//! which process owns which descriptor.
 //!
-//! A process that is killed takes nothing with it: its sockets stay open, as the table does. So every process
-//! records in shared memory what it owns, and whoever has noticed its end closes that:
-//! [`Ledger::close_owned`]. Files that all processes use are *kept*, for a keeper such as a cache of theirs.
+//! When a process is killed, its sockets stay open, because the table does. So every process records in
+//! shared memory what it owns. A process that notices the end of another closes what that one owned:
+//! [`Ledger::close_owned`]. Files that all processes use are *kept* for a keeper, such as a cache that
+//! they share.
 //!
-//! A record is written after a descriptor was opened and before it is closed, and a process may be killed in
-//! between. Such descriptors are found by looking twice ([`Ledger::suspects`], [`Ledger::close_suspects`]):
-//! what nobody claims is marked, and when every living process has since been at a point where it had nothing
-//! unrecorded, what still bears the mark and is claimed by nobody is nobody's. The mark is a cleared
-//! close-on-exec flag, which everything newly opened has. Each change of a record makes another one of it, so
-//! that no claim in between is missed.
+//! A record is written after a descriptor was opened and before it is closed, and a process may be killed
+//! in between. [`Ledger::suspects`] and [`Ledger::close_suspects`] find such descriptors in two passes.
+//! The first pass marks what no process claims. Then every living process must reach a point where it has
+//! nothing unrecorded. After that, a descriptor that is still marked and unclaimed belongs to no process.
+//! The mark is a cleared close-on-exec flag, because every new descriptor has that flag set. Each change
+//! creates a new record, so that no claim in between is missed.
 //!
 //! [`fork_sharing_descriptors`]: crate::process::fork_sharing_descriptors
 
@@ -24,45 +25,45 @@ use rustix::io::{Errno, FdFlags};
 
 use crate::shared::{Region, Shared};
 
-/// Who owns which descriptor of a common table. Copies are the same ledger.
+/// Records which process owns which descriptor of a shared table. Copies refer to the same ledger.
 #[derive(Clone, Copy, Debug)]
 pub struct Ledger {
     records: &'static [AtomicU64],
-    /// Records above this have never been written.
+    /// Records above this index have never been written.
     highest: &'static AtomicU32,
 }
 
-/// Who says that a descriptor is in use.
+/// Who claims that a descriptor is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Nobody.
+    /// No process.
     None,
-    /// A process, by the number that it was given.
+    /// The process with this number, which the program assigned.
     Owned(u32),
     /// All processes that use what this keeper holds.
     Kept(u32),
-    /// The process that the others come from: it was open before them.
+    /// The first process: the descriptor was open before the others were forked.
     First,
 }
 
-/// A descriptor that was left to a keeper: its number, and the serial number of the record that says so. The
-/// number may come to be another file's, the two together never.
+/// A descriptor that was given to a keeper: its number, and the serial number of its record. The
+/// descriptor number may later be another file's, but never with the same serial number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept(u64);
 
-/// Descriptors that nobody claimed at one moment; see [`Ledger::suspects`].
+/// Descriptors that no process claimed at one moment. See [`Ledger::suspects`].
 #[derive(Debug, Default)]
 pub struct Suspects(Vec<(RawFd, u64)>);
 
-/// Owners and keepers have numbers below this.
+/// Numbers of owners and keepers are below this.
 pub const NUMBERS: u32 = 1 << 24;
 
 /// The first descriptor that is not standard input, output or error.
 const FIRST: RawFd = 3;
 
 impl Ledger {
-    /// Of a table with descriptors below `limit`. It stays for the life of this process and of those forked
-    /// later. What is open now is claimed by the first process.
+    /// A ledger for a table with descriptors below `limit`. It exists for the life of this process and of
+    /// those forked later. The first process claims what is open now.
     pub fn new(limit: usize) -> io::Result<Self> {
         let this = Self { records: Region::new(limit)?.leak(), highest: Shared::<AtomicU32>::new()?.leak() };
         for number in open_numbers()? {
@@ -71,7 +72,7 @@ impl Ledger {
         Ok(this)
     }
 
-    /// Records that `owner` has this descriptor, from right after it was opened.
+    /// Records that `owner` has this descriptor. Call this right after it was opened.
     #[inline]
     pub fn own(&self, fd: impl AsFd, owner: u32) {
         self.record(fd.as_fd().as_raw_fd(), Claim::Owned(owner));
@@ -83,7 +84,7 @@ impl Ledger {
         self.record(fd.as_fd().as_raw_fd(), Claim::None);
     }
 
-    /// Leaves a descriptor to a keeper. `None`: it is above the ledger's limit, and closed.
+    /// Gives a descriptor to a keeper. `None`: its number is above the ledger's limit, and it was closed.
     pub fn keep(&self, fd: OwnedFd, keeper: u32) -> Option<Kept> {
         let number = fd.as_raw_fd();
         self.records.get(number as usize)?;
@@ -91,24 +92,23 @@ impl Ledger {
         Some(Kept(record >> SERIAL << SERIAL | u64::from(number.cast_unsigned())))
     }
 
-    /// A kept descriptor. `None`: this keeper does not keep it any more.
+    /// Borrows a kept descriptor. `None`: this keeper no longer keeps it.
     ///
-    /// It stays this file's for as long as whoever asks for it prevents those who close it from doing so:
-    /// another that calls [`close_kept`](Self::close_kept) for the same keeper, and
-    /// [`close_all_kept`](Self::close_all_kept). Everything else that closes by the ledger spares what is
-    /// kept.
+    /// The caller must prevent others from closing it meanwhile, with [`close_kept`](Self::close_kept)
+    /// for the same keeper or with [`close_all_kept`](Self::close_all_kept). All other methods that close
+    /// descriptors spare kept ones.
     #[inline]
     pub fn kept(&self, kept: Kept, keeper: u32) -> Option<BorrowedFd<'_>> {
         let record = self.records.get(kept.number() as usize)?.load(Ordering::Acquire);
-        // SAFETY: by this record it is open, and nobody else's: the record of another file under this number
-        // would be another one. That it is not closed meanwhile is the caller's care, see above; should
-        // somebody in the common table close what is not his, calls are made on what then has the number, or
-        // fail.
+        // SAFETY: this record says that it is open and belongs to no other process: another file under
+        // this number would have another record. The caller ensures that it is not closed meanwhile, see
+        // above. If a process closes a descriptor in the shared table that it does not own, calls use
+        // whatever then has the number, or fail.
         (record == kept.record(keeper))
             .then(|| unsafe { BorrowedFd::borrow_raw(kept.number().cast_signed()) })
     }
 
-    /// Closes a kept descriptor; says whether this keeper kept it.
+    /// Closes a kept descriptor. Returns whether this keeper kept it.
     pub fn close_kept(&self, kept: Kept, keeper: u32) -> bool {
         let Some(record) = self.records.get(kept.number() as usize) else { return false };
         let now = kept.record(keeper);
@@ -120,22 +120,25 @@ impl Ledger {
         left
     }
 
-    /// Closes all that a process owned which has ended; says how many they were. Not for one that lives.
+    /// Closes everything that an ended process owned, and returns how many descriptors that were. Do not
+    /// call it for a living process.
     pub fn close_owned(&self, owner: u32) -> usize {
         self.close_all(Claim::Owned(owner))
     }
 
-    /// Closes all that is kept for a keeper whom nobody uses any more; says how many they were.
+    /// Closes everything that is kept for a keeper that no process uses any more, and returns how many
+    /// descriptors that were.
     pub fn close_all_kept(&self, keeper: u32) -> usize {
         self.close_all(Claim::Kept(keeper))
     }
 
-    /// Marks what is open and nobody claims, `is_valid` saying of a number and its claim whether whoever
-    /// claims it still is there. For [`close_suspects`](Self::close_suspects), when all living processes have
-    /// been at a point with nothing unrecorded.
+    /// Marks open descriptors that no process claims. `is_valid` says, for a number and its claim,
+    /// whether the claimant still exists. Pass the result to [`close_suspects`](Self::close_suspects)
+    /// when every living process has been at a point with nothing unrecorded.
     ///
-    /// Suspected is only what processes serve with: connections, files that are read, epoll instances,
-    /// directories. Listening sockets, event counters and files that are written to are not.
+    /// Only descriptors that processes serve with can be suspects: connections, files that are read,
+    /// epoll instances, directories. Listening sockets, event counters and files that are written to
+    /// cannot.
     pub fn suspects(&self, is_valid: impl Fn(u32, Claim) -> bool) -> io::Result<Suspects> {
         let mut suspects = Vec::new();
         for number in open_numbers()? {
@@ -149,7 +152,7 @@ impl Ledger {
         Ok(Suspects(suspects))
     }
 
-    /// Closes the suspects that turn out to be nobody's; says how many they were.
+    /// Closes the suspects that belong to no process, and returns how many.
     pub fn close_suspects(&self, suspects: Suspects, is_valid: impl Fn(u32, Claim) -> bool) -> usize {
         let mut closed = 0;
         for (number, before) in suspects.0 {
@@ -166,13 +169,14 @@ impl Ledger {
         closed
     }
 
-    /// In a process that was forked with a *copy* of the common table: closes what others serve with, so that
-    /// what they close is closed.
+    /// Call this in a process that was forked with a *copy* of the shared table. It closes the copies of
+    /// what the other processes serve with. Otherwise, what they close would stay open here.
     pub fn close_copies(&self) -> io::Result<()> {
         for number in open_numbers()? {
             let record = self.records.get(number as usize).map_or(0, |record| record.load(Ordering::Relaxed));
-            // The records go on changing, and may speak of what has got this number since the copy was made.
-            // So what is never anybody's but the first process's is left alone whatever they say.
+            // The records continue to change, and may describe a file that got this number after the copy
+            // was made. So a kind that only the first process ever has is left alone, whatever the
+            // records say.
             let is_foreign = match (kind(number), claim(record)) {
                 (Kind::Served, claim) => claim != Claim::First,
                 (Kind::Written, claim) => matches!(claim, Claim::Owned(_)),
@@ -198,7 +202,7 @@ impl Ledger {
         closed
     }
 
-    /// Gives the new record.
+    /// Returns the new record.
     #[inline]
     fn record(&self, number: RawFd, claim: Claim) -> u64 {
         let Some(record) = self.records.get(number as usize) else { return 0 };
@@ -206,7 +210,7 @@ impl Ledger {
         if number > self.highest.load(Ordering::Relaxed) {
             self.highest.fetch_max(number, Ordering::AcqRel);
         }
-        // Whoever has the descriptor is the only one to write its record.
+        // Only the process that has the descriptor writes its record.
         let anew = next(record.load(Ordering::Relaxed), claim);
         record.store(anew, Ordering::Release);
         anew
@@ -214,12 +218,12 @@ impl Ledger {
 }
 
 impl Kept {
-    /// It as a word, which is not 0.
+    /// The value as a word, which is not 0.
     pub fn word(self) -> u64 {
         self.0
     }
 
-    /// What that word says, if it can be one.
+    /// The value of such a word, if it is valid.
     pub fn of(word: u64) -> Option<Self> {
         (word as u32 >= FIRST.cast_unsigned()).then_some(Self(word))
     }
@@ -229,22 +233,22 @@ impl Kept {
         self.0 as u32
     }
 
-    /// What the ledger has of it.
+    /// The record that the ledger has for it.
     #[inline]
     fn record(self, keeper: u32) -> u64 {
         self.0 >> SERIAL << SERIAL | words(Claim::Kept(keeper))
     }
 }
 
-/// Has the common table hold descriptors below `limit` from now on. Growing it under load would stop all who
-/// use it until the kernel knows that nobody looks at the old one.
+/// Makes the shared table hold descriptors below `limit` from now on. Growing it under load would stop
+/// all its users until the kernel knows that no CPU reads the old table.
 pub fn grow_table(limit: u32) -> io::Result<()> {
     let highest = limit.saturating_sub(1).cast_signed();
     drop(rustix::io::fcntl_dupfd_cloexec(io::stderr().as_fd(), highest)?);
     Ok(())
 }
 
-// A record: what was last said of a descriptor, under a number of its own.
+// A record: the latest claim on a descriptor, with a serial number.
 const SERIAL: u32 = 32;
 const KIND: u32 = 24;
 
@@ -273,7 +277,8 @@ fn claim(record: u64) -> Claim {
     }
 }
 
-/// What is open, but for the standard three and what this looks with. Without `/proc` each number is tried.
+/// The open descriptors, except the standard three and the one used here. Without `/proc`, this tries
+/// each number.
 fn open_numbers() -> io::Result<Vec<RawFd>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let listing = match rustix::fs::open("/proc/self/fd", flags, Mode::empty()) {
@@ -285,7 +290,7 @@ fn open_numbers() -> io::Result<Vec<RawFd>> {
         }
         Err(error) => return Err(error.into()),
     };
-    // It is closed when this is done, and the next that is opened gets its number.
+    // The listing is closed when this function returns, and the next opened descriptor gets its number.
     let own = listing.as_raw_fd();
     let mut numbers = Vec::new();
     for entry in Dir::new(listing)? {
@@ -295,10 +300,10 @@ fn open_numbers() -> io::Result<Vec<RawFd>> {
     Ok(numbers)
 }
 
-/// What a descriptor is for.
+/// What a descriptor is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Processes serve with it: a connection, a file that is read, a directory, an epoll instance.
+    /// Processes serve with it: a connection, a file that is read, a directory, or an epoll instance.
     Served,
     /// It can be written to, as logs are.
     Written,
@@ -312,7 +317,7 @@ fn kind(number: RawFd) -> Kind {
     let is_read = || {
         rustix::fs::fcntl_getfl(fd)
             .is_ok_and(|flags| flags.contains(OFlags::PATH) || flags & OFlags::RWMODE == OFlags::RDONLY)
-            // Files made in memory are there to be read; all others there can't be sealed
+            // Files in memory are for reading. All other files there cannot be sealed
             // (F_GET_SEALS(2const)).
             || rustix::fs::fcntl_get_seals(fd).is_ok_and(|seals| seals != SealFlags::SEAL)
     };
@@ -327,8 +332,8 @@ fn kind(number: RawFd) -> Kind {
     }
 }
 
-/// An epoll instance says that it does not know a stranger (`ENOENT`), anything else that it is none
-/// (`EINVAL`), `epoll_ctl(2)`.
+/// For an unknown descriptor, an epoll instance reports `ENOENT`, and everything else reports `EINVAL`,
+/// `epoll_ctl(2)`.
 fn is_epoll(fd: BorrowedFd<'_>) -> bool {
     let stranger = eventfd(0, EventfdFlags::CLOEXEC);
     stranger.is_ok_and(|stranger| epoll::delete(fd, stranger) == Err(Errno::NOENT))
@@ -344,12 +349,13 @@ fn is_marked(number: RawFd) -> bool {
 }
 
 fn borrow<'a>(number: RawFd) -> BorrowedFd<'a> {
-    // SAFETY: for one call that asks or marks; it fails for a number that is not open.
+    // SAFETY: it is used for one call that reads or sets the mark. The call fails for a number that is
+    // not open.
     unsafe { BorrowedFd::borrow_raw(number) }
 }
 
 fn close(number: RawFd) {
-    // SAFETY: the record says that nobody uses it any more. A number that is not open is an error that
-    // concerns nobody.
+    // SAFETY: the record says that no process uses it any more. For a number that is not open, the call
+    // fails, and no other code is affected.
     unsafe { libc::close(number) };
 }

@@ -1,5 +1,5 @@
-//! Waiting for events with epoll(7): the kernel keeps the set, and a wait costs what is ready, not what is
-//! watched.
+//! Waiting for events with epoll(7). The kernel keeps the set, and the cost of a wait depends on what is
+//! ready, not on what is watched.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -16,13 +16,13 @@ pub struct Epoll {
 }
 
 impl Epoll {
-    /// A new and empty set, `epoll_create1(2)`. Closed on exec.
+    /// A new, empty set, `epoll_create1(2)`. Closed on exec.
     pub fn new() -> io::Result<Self> {
         Ok(Self { descriptor: epoll::create(CreateFlags::CLOEXEC)? })
     }
 
-    /// Watches `fd`; its events carry `token`. `EPOLL_CTL_ADD`, `epoll_ctl(2)`; `EEXIST` if it is watched
-    /// already.
+    /// Watches `fd`. Its events carry `token`. `EPOLL_CTL_ADD`, `epoll_ctl(2)`; `EEXIST` if it is already
+    /// watched.
     #[inline]
     pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::add(&self.descriptor, fd, EventData::new_u64(token), interest.flags())?)
@@ -35,20 +35,21 @@ impl Epoll {
         Ok(epoll::modify(&self.descriptor, fd, EventData::new_u64(token), interest.flags())?)
     }
 
-    /// Stops watching. `EPOLL_CTL_DEL`, `epoll_ctl(2)`. Needless before closing the last descriptor of a
-    /// socket: closing removes it.
+    /// Stops watching. `EPOLL_CTL_DEL`, `epoll_ctl(2)`. This is not needed before closing the last
+    /// descriptor of a socket, because closing removes it.
     #[inline]
     pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
         Ok(epoll::delete(&self.descriptor, fd)?)
     }
 
-    /// Waits until something happens or `timeout_ms` is over (`None`: no limit; 0: only looks), and gives the
-    /// number of events, 0 after a timeout or a signal. `epoll_wait(2)`.
+    /// Waits until something happens or `timeout_ms` has passed (`None`: no limit; 0: does not wait).
+    /// Returns the number of events, 0 after a timeout or a signal. `epoll_wait(2)`.
     #[inline]
     pub fn wait(&self, events: &mut Events, timeout_ms: Option<u32>) -> io::Result<usize> {
         let (records, capacity) = events.records();
         let spare = &mut records.spare_capacity_mut()[..capacity];
-        // The call fills uninitialised room and says how much of it: the vector's length follows below.
+        // The call fills uninitialised space and returns how much of it. The vector's length is set
+        // below.
         let count = match epoll::wait(&self.descriptor, spare, timespec(timeout_ms).as_ref()) {
             Ok((filled, _)) => filled.len(),
             Err(rustix::io::Errno::INTR) => 0,
@@ -60,9 +61,9 @@ impl Epoll {
         Ok(count)
     }
 
-    /// Waits until something happens or `timeout_ns` nanoseconds are over, and gives the number of events, 0
-    /// after a timeout or a signal. How soon it returns after that is a matter of the thread's timer slack,
-    /// prctl(2). `epoll_pwait2(2)` (Linux 5.11).
+    /// Waits until something happens or `timeout_ns` nanoseconds have passed. Returns the number of
+    /// events, 0 after a timeout or a signal. The thread's timer slack, prctl(2), decides how soon it
+    /// returns after that. `epoll_pwait2(2)` (Linux 5.11).
     #[inline]
     pub fn wait_ns(&self, events: &mut Events, timeout_ns: u64) -> io::Result<usize> {
         let (records, capacity) = events.records();
@@ -170,7 +171,8 @@ mod tests {
                 .iter()
                 .map(|set| scope.spawn(|| set.wait(&mut Events::default(), Some(300)).unwrap()))
                 .collect();
-            // All must be asleep: one that looks later finds the descriptor readable by itself.
+            // All waiters must be asleep. One that starts to wait later would find the descriptor
+            // readable.
             std::thread::sleep(std::time::Duration::from_millis(100));
             far.write_all(b"x").unwrap();
             waiters.into_iter().map(|waiter| waiter.join().unwrap()).sum()

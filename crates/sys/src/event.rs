@@ -1,10 +1,10 @@
-//! What the three event mechanisms share: what to wait for, and what came.
+//! Types that the three event mechanisms share: what to wait for, and what happened.
 //!
 //! [`Epoll`](crate::epoll::Epoll), [`PollSet`](crate::poll::PollSet) and
-//! [`SelectSet`](crate::select::SelectSet) have the same methods (`add`, `modify`, `remove`, `wait`) and fill
-//! the same [`Events`], so that a server can match over them. `Events` belongs to the caller and holds the
-//! kernel's `epoll_event` records as they are: Linux gives poll's bits and epoll's the same values (see
-//! poll(2) and `epoll_ctl(2)`), so nothing is translated until a record is looked at.
+//! [`SelectSet`](crate::select::SelectSet) have the same methods (`add`, `modify`, `remove`, `wait`) and
+//! fill the same [`Events`], so that a server can match over them. `Events` belongs to the caller and
+//! holds the kernel's `epoll_event` records unchanged. Linux gives the bits of poll and epoll the same
+//! values (see poll(2) and `epoll_ctl(2)`), so nothing is converted until a record is read.
 
 use std::io;
 use std::time::Duration;
@@ -14,25 +14,25 @@ use rustix::event::epoll::{Event, EventData, EventFlags};
 
 /// What to wait for on a descriptor.
 ///
-/// `edge` and `exclusive` exist for epoll alone (`EPOLLET`, `EPOLLEXCLUSIVE`, `epoll_ctl(2)`); poll and
+/// `edge` and `exclusive` exist for epoll only (`EPOLLET`, `EPOLLEXCLUSIVE`, `epoll_ctl(2)`). poll and
 /// select are always level-triggered and ignore them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "these are the kernel's independent flags, by name")]
 pub struct Interest {
-    /// There is something to read or to accept, or the peer will send no more.
+    /// There is something to read or to accept, or the peer will send nothing more.
     pub readable: bool,
     /// There is room to write.
     pub writable: bool,
-    /// Report a change once, rather than a state for as long as it lasts.
+    /// Report each change once, instead of a state for as long as it lasts.
     pub edge: bool,
-    /// Wake one (or few) of the processes that wait for this descriptor, not all of them. Allowed in `add`
-    /// only, and the entry cannot be modified later, only removed. The peer's half-close is then not reported
-    /// as `hang_up`.
+    /// Wake one (or a few) of the processes that wait for this descriptor, not all of them. This is
+    /// allowed only in `add`. The entry cannot be modified later, only removed. The peer's half-close is
+    /// then not reported as `hang_up`.
     pub exclusive: bool,
 }
 
 impl Interest {
-    /// Nothing: errors are still reported by epoll and poll, and nothing at all by select.
+    /// Nothing. epoll and poll still report errors; select reports nothing at all.
     pub const NONE: Self = Self { readable: false, writable: false, edge: false, exclusive: false };
     /// Readable, level-triggered.
     pub const READABLE: Self = Self { readable: true, ..Self::NONE };
@@ -41,24 +41,24 @@ impl Interest {
     /// Readable and writable, level-triggered.
     pub const BOTH: Self = Self { readable: true, ..Self::WRITABLE };
 
-    /// Has changes reported, once each, rather than states: edge-triggered.
+    /// Edge-triggered: reports each change once, instead of states.
     #[must_use]
     pub const fn on_edge(self) -> Self {
         Self { edge: true, ..self }
     }
 
-    /// Has few of several waiting processes woken, rather than all.
+    /// Wakes only a few of several waiting processes, instead of all.
     #[must_use]
     pub const fn alone(self) -> Self {
         Self { exclusive: true, ..self }
     }
 
-    /// The flags as the kernel wants them from epoll, and from poll but for its lack of the last two.
+    /// The kernel's flags for epoll. poll takes the same flags except the last two.
     pub(crate) const fn flags(self) -> EventFlags {
         let mut flags = EventFlags::empty();
         if self.readable {
             flags = flags.union(EventFlags::IN);
-            // `epoll_ctl(2)` lists the flags that go with EPOLLEXCLUSIVE; EPOLLRDHUP is not among them.
+            // `epoll_ctl(2)` lists the flags allowed with EPOLLEXCLUSIVE; EPOLLRDHUP is not among them.
             if !self.exclusive {
                 flags = flags.union(EventFlags::RDHUP);
             }
@@ -80,16 +80,17 @@ impl Interest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "these are the kernel's independent flags, by name")]
 pub struct Ready {
-    /// What the descriptor was added with.
+    /// The token that the descriptor was added with.
     pub token: u64,
-    /// Reading (or accepting) would give something, be it the end of input or an error.
+    /// A read (or accept) would return something, possibly the end of input or an error.
     pub readable: bool,
-    /// Writing would take something, or give an error.
+    /// A write would accept bytes, or return an error.
     pub writable: bool,
-    /// The peer sends no more (`EPOLLRDHUP`), or the connection is gone in both directions (`EPOLLHUP`).
-    /// Select cannot tell: it reports `readable`, and reading gives the end of input.
+    /// The peer sends nothing more (`EPOLLRDHUP`), or the connection has ended in both directions
+    /// (`EPOLLHUP`). select does not report this: it reports `readable`, and a read returns the end of
+    /// input.
     pub hang_up: bool,
-    /// The socket has an error pending. Select cannot tell: it reports `readable` and `writable`.
+    /// The socket has a pending error. select does not report this: it reports `readable` and `writable`.
     pub error: bool,
 }
 
@@ -114,11 +115,11 @@ pub struct Events {
 }
 
 impl Events {
-    /// How many events one epoll wait brings at most unless told otherwise.
+    /// The default for how many events one epoll wait returns at most.
     pub const DEFAULT_CAPACITY: usize = 1_024;
 
-    /// Room for `capacity` events (at least 1) of one epoll wait. Poll and select, which have looked at every
-    /// descriptor when they return, hand over all that are ready and enlarge the buffer if they must.
+    /// Room for `capacity` events (at least 1) of one epoll wait. poll and select check every descriptor
+    /// before they return. So they return all events, and enlarge the buffer if necessary.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         let capacity = capacity.max(1);
@@ -131,19 +132,19 @@ impl Events {
         self.records.iter().map(|event| Ready::from_event(*event))
     }
 
-    /// Event number `index` of the last wait, for callers who change the event set while they go through it.
+    /// Event number `index` of the last wait, for callers that change the event set while they iterate.
     #[inline]
     pub fn get(&self, index: usize) -> Option<Ready> {
         self.records.get(index).map(|event| Ready::from_event(*event))
     }
 
-    /// How many events the last wait brought.
+    /// How many events the last wait returned.
     #[inline]
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether the last wait brought none.
+    /// Whether the last wait returned none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
@@ -153,7 +154,7 @@ impl Events {
         self.records.clear();
     }
 
-    /// Empties the buffer and makes room for `count` pushes.
+    /// Clears the buffer and makes room for `count` pushes.
     pub(crate) fn prepare(&mut self, count: usize) {
         self.records.clear();
         self.records.reserve(count);
@@ -164,7 +165,7 @@ impl Events {
         self.records.push(Event { flags, data: EventData::new_u64(token) });
     }
 
-    /// The emptied vector, which the kernel may fill up to `capacity`.
+    /// The cleared vector, which the kernel may fill up to `capacity`.
     pub(crate) fn records(&mut self) -> (&mut Vec<Event>, usize) {
         self.records.clear();
         (&mut self.records, self.capacity)
@@ -183,7 +184,7 @@ impl Default for Events {
     }
 }
 
-/// How many events a waiting call has brought: none where a signal broke it off.
+/// How many events a wait returned: none if a signal interrupted it.
 #[inline]
 pub(crate) fn count(result: impl TryInto<usize>) -> io::Result<usize> {
     let Ok(count) = result.try_into() else {
@@ -195,7 +196,7 @@ pub(crate) fn count(result: impl TryInto<usize>) -> io::Result<usize> {
     Ok(count)
 }
 
-/// The kernel's form of a timeout: `None` waits for as long as it takes.
+/// A timeout as the kernel's type. `None` waits without a limit.
 #[inline]
 pub(crate) fn timespec(timeout_ms: Option<u32>) -> Option<Timespec> {
     timeout_ms.map(|ms| {
@@ -211,7 +212,8 @@ pub(crate) mod tests {
 
     use rustix::process::{Resource, Rlimit, setrlimit};
 
-    /// The same tests for each mechanism: they must agree in all that a level-triggered server relies on.
+    /// The same tests for each mechanism, which must agree in everything that a level-triggered server
+    /// depends on.
     macro_rules! mechanism_tests {
         ($new:expr) => {
             #[test]
@@ -338,11 +340,11 @@ pub(crate) mod tests {
         UnixStream::pair().unwrap()
     }
 
-    /// The same open socket under a descriptor number beyond 20,000, or as high as this machine lets us.
+    /// The same open socket under a descriptor number beyond 20,000, or as high as this machine allows.
     pub(crate) fn under_high_number(fd: &impl AsFd) -> OwnedFd {
         const WANTED: u64 = 20_100;
         if crate::process::raise_descriptor_limit().unwrap() < WANTED {
-            // Only root may, and need not: the test looks at the number.
+            // Only root may raise the limit. Without it, the test still works: it checks the number.
             let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(WANTED), maximum: Some(WANTED) });
         }
         let limit = crate::process::descriptor_limit().min(WANTED);

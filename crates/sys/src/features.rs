@@ -1,11 +1,11 @@
-//! Which of the system calls that the server can do without are to be had: old kernels do not know them, and
-//! sandboxes refuse them.
+//! Checks which optional system calls are available. The server can do without them: old kernels do not
+//! know them, and sandboxes refuse them.
 
 use std::io;
 
 use crate::{file, residency, tcp_info};
 
-/// A call, or an option of one, that need not be there.
+/// An optional system call, or an option of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
     /// openat2(2), Linux 5.6.
@@ -19,10 +19,10 @@ pub enum Feature {
 }
 
 impl Feature {
-    /// All of them.
+    /// All features.
     pub const ALL: [Self; 4] = [Self::Openat2, Self::ResolveCached, Self::ReadNowait, Self::TcpInfo];
 
-    /// The name by which people find it in documents of the kernel.
+    /// The name used in the kernel's documentation.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Openat2 => "openat2(2)",
@@ -32,11 +32,11 @@ impl Feature {
         }
     }
 
-    /// Tries it, on nothing that the privileges, the files or the network of this process decide about.
+    /// Tries the feature. The result does not depend on the privileges, files or network of this process.
     ///
     /// # Errors
     ///
-    /// It is not to be had; why.
+    /// The feature is not available, with the reason.
     pub fn probe(self) -> io::Result<()> {
         match self {
             Self::Openat2 => file::probe_openat2(),
@@ -44,14 +44,15 @@ impl Feature {
             Self::ReadNowait => {
                 let Ok(probe) = file::in_memory("probe") else { return Ok(()) };
                 match residency::read_now(probe, &mut [0], 0) {
-                    // As before; where the file lies can't tell, file systems may.
+                    // The call works. Where this file is, the kernel may not support the check, but file
+                    // systems may.
                     Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::OPNOTSUPP) => Ok(()),
                     Err(error) => Err(error.into()),
                 }
             }
             Self::TcpInfo => {
                 let local = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0));
-                // Where there is no such address, others are listened at.
+                // Without such an address, the server listens on others.
                 local.map_or(Ok(()), |listener| tcp_info::accept_queue(listener).map(drop))
             }
         }
@@ -64,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    /// In the environment: the program is to take itself away first.
+    /// An environment variable: the program must remove its own file first.
     const GOES: &str = "SYS_TEST_GOES";
 
     #[test]
@@ -78,7 +79,7 @@ mod tests {
         }
     }
 
-    /// A user may run what it can't read.
+    /// A user may run a program that it cannot read.
     #[test]
     fn the_programs_own_file_is_not_asked_for() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Files: opened below a directory that cannot be left, looked at, listed, read, made in memory.
+//! Files: opening them beneath a directory that cannot be left, checking, listing and reading them, and
+//! creating them in memory.
 
 mod beneath;
 mod directory;
@@ -21,13 +22,13 @@ use std::path::PathBuf;
 use rustix::fs::{self, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 
-/// Reads from `offset` into `buffer`, and moves no position; 0 is the end of the file. pread(2).
+/// Reads from `offset` into `buffer`, without moving a position. 0 means the end of the file. pread(2).
 #[inline]
 pub fn read_at(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     Ok(rustix::io::pread(fd, buffer, offset)?)
 }
 
-/// The path of an open file, by the names that it has now. `proc_pid_fd(5)`.
+/// The current path of an open file. `proc_pid_fd(5)`.
 ///
 /// # Errors
 ///
@@ -36,27 +37,27 @@ pub fn path_of(fd: impl AsFd) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()))
 }
 
-/// Puts an open file into the place of another: the descriptor stays, and stands for the new file from here
-/// on, in one step for all who use it. dup3(2).
+/// Replaces the open file of a descriptor. The descriptor stays the same and refers to the new file from
+/// then on, in one step for all its users. dup3(2).
 pub fn replace(descriptor: impl AsFd, new: impl AsFd) -> io::Result<()> {
-    // SAFETY: the descriptor stays open and its owner's; only what it stands for changes.
+    // SAFETY: the descriptor stays open and keeps its owner; only the file that it refers to changes.
     let result =
         unsafe { libc::dup3(new.as_fd().as_raw_fd(), descriptor.as_fd().as_raw_fd(), libc::O_CLOEXEC) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A file without a path, which goes when the last has closed it. `memfd_create(2)`; `name` is what `/proc`
-/// calls it.
+/// A file without a path, which disappears when its last descriptor is closed. `memfd_create(2)`; `name`
+/// is its name in `/proc`.
 pub fn in_memory(name: &str) -> io::Result<File> {
     Ok(fs::memfd_create(name, MemfdFlags::CLOEXEC)?.into())
 }
 
-/// A file without a path that holds what `write` writes and can't be changed any more, and goes when the last
-/// has closed it. `memfd_create(2)`.
+/// A file without a path that holds what `write` writes and can no longer be changed. It disappears when
+/// its last descriptor is closed. `memfd_create(2)`.
 pub fn sealed_in_memory(write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<OwnedFd> {
     const FLAGS: MemfdFlags = MemfdFlags::CLOEXEC.union(MemfdFlags::ALLOW_SEALING);
     let descriptor = match fs::memfd_create(c"sluice", FLAGS | MemfdFlags::NOEXEC_SEAL) {
-        // Before Linux 6.3.
+        // Kernels before Linux 6.3.
         Err(Errno::INVAL) => fs::memfd_create(c"sluice", FLAGS),
         result => result,
     }?;

@@ -1,7 +1,7 @@
-//! Sockets handed over by the process that started us, as systemd does (`sd_listen_fds(3)`).
+//! Sockets passed on by the process that started this one, as systemd does (`sd_listen_fds(3)`).
 //!
-//! The descriptors are those from 3 on, `LISTEN_FDS` says how many, `LISTEN_PID` to whom, `LISTEN_FDNAMES`
-//! what they are called.
+//! The descriptors start at 3. `LISTEN_FDS` is their number, `LISTEN_PID` the process that they are for,
+//! and `LISTEN_FDNAMES` their names.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -10,28 +10,29 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 
-/// The first descriptor that is handed over (`SD_LISTEN_FDS_START`).
+/// The first inherited descriptor (`SD_LISTEN_FDS_START`).
 const FIRST: RawFd = 3;
-/// More than this is no hand-over but a mistake.
+/// A larger number is a mistake.
 const MOST: RawFd = 4_096;
 const VARIABLES: [&str; 3] = ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
 
-/// A descriptor that was handed over.
+/// An inherited descriptor.
 #[derive(Debug)]
 pub struct Inherited {
-    /// Ours now; closed on exec.
+    /// The descriptor, which this process now owns; closed on exec.
     pub descriptor: OwnedFd,
-    /// As its giver calls it, if he does.
+    /// The name that the parent gave it, if any.
     pub name: Option<String>,
 }
 
-/// Takes what was handed over, in order, and removes the variables from the environment, so that nobody takes
-/// it twice and no child believes it is meant. Empty where nothing was handed over, or not to this process.
+/// Takes the inherited descriptors, in order. Removes the variables from the environment, so that the
+/// descriptors are not taken twice and no child process reads the variables. Returns an empty list if
+/// nothing was passed on, or not to this process.
 ///
 /// # Errors
 ///
-/// `InvalidData` where the variables make no sense, `EBADF` where a descriptor is not open, `ResourceBusy`
-/// where the process has more than one thread already (the environment can then not be changed).
+/// `InvalidData` if the variables are invalid, `EBADF` if a descriptor is not open, `ResourceBusy` if the
+/// process already has more than one thread (then the environment cannot be changed).
 pub fn take() -> io::Result<Vec<Inherited>> {
     let [count, pid, names] = VARIABLES.map(|name| env::var(name).ok());
     let (Some(count), Some(pid)) = (count, pid) else { return Ok(Vec::new()) };
@@ -44,23 +45,23 @@ pub fn take() -> io::Result<Vec<Inherited>> {
     let names = names.map_or(Vec::new(), |names| names.split(':').map(str::to_owned).collect());
     forget(&VARIABLES)?;
 
-    // All or nothing: whether they are open is seen before any is owned.
+    // All or nothing: this checks that all are open before it owns any.
     for number in FIRST..FIRST + count {
         close_on_exec(number)?;
     }
     let mut names = names.into_iter();
     Ok((FIRST..FIRST + count)
         .map(|number| Inherited {
-            // SAFETY: it is open, and was given to this process to own; nobody else in it can have taken it,
-            // since the variables which say so are gone after the first time.
+            // SAFETY: it is open, and was given to this process to own. No other code in it can have
+            // taken it, because the variables are removed the first time.
             descriptor: unsafe { OwnedFd::from_raw_fd(number) },
             name: names.next().filter(|name| !name.is_empty()),
         })
         .collect())
 }
 
-/// Keeps descriptors open across exec(2), and gives the value of a variable with which [`take_handed_on`]
-/// finds them there.
+/// Keeps descriptors open across exec(2). Returns the value of a variable with which [`take_handed_on`]
+/// finds them afterwards.
 ///
 /// # Errors
 ///
@@ -73,7 +74,7 @@ pub fn hand_on(descriptors: &[BorrowedFd<'_>]) -> io::Result<String> {
     Ok(numbers.join(","))
 }
 
-/// Takes [`hand_on`] back, where nobody was executed.
+/// Undoes [`hand_on`], if no program was executed.
 ///
 /// # Errors
 ///
@@ -82,12 +83,12 @@ pub fn keep(descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     descriptors.iter().try_for_each(|descriptor| Ok(fcntl_setfd(descriptor, FdFlags::CLOEXEC)?))
 }
 
-/// Takes the descriptors that this process handed on to itself before it executed this program, in their
-/// order, and removes the variable. `None` where there is none.
+/// Takes the descriptors that this process passed on to itself before it executed this program, in order,
+/// and removes the variable. `None` if the variable is not set.
 ///
 /// # Errors
 ///
-/// As of [`take`].
+/// As for [`take`].
 pub fn take_handed_on(variable: &str) -> io::Result<Option<Vec<OwnedFd>>> {
     let Ok(value) = env::var(variable) else { return Ok(None) };
     forget(&[variable])?;
@@ -99,8 +100,8 @@ pub fn take_handed_on(variable: &str) -> io::Result<Option<Vec<OwnedFd>>> {
     }
     // All or nothing, as above.
     numbers.iter().try_for_each(|&number| close_on_exec(number))?;
-    // SAFETY: they are open, named once each, and owned by nobody: this program has opened nothing yet that
-    // would be kept open across exec, and the variable that names them is gone.
+    // SAFETY: they are open, each is named once, and nothing owns them: this program has opened nothing
+    // yet that would stay open across exec, and the variable that names them is gone.
     Ok(Some(numbers.into_iter().map(|number| unsafe { OwnedFd::from_raw_fd(number) }).collect()))
 }
 
@@ -116,7 +117,7 @@ fn forget(variables: &[&str]) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
     }
     for name in variables {
-        // SAFETY: this is the process's only thread, so nobody reads the environment meanwhile.
+        // SAFETY: this is the process's only thread, so no other thread reads the environment meanwhile.
         unsafe { env::remove_var(name) };
     }
     Ok(())

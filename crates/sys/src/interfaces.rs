@@ -1,12 +1,12 @@
-//! Network interfaces of the calling thread's namespace. getifaddrs(3).
+//! Network interfaces in the calling thread's namespace. getifaddrs(3).
 
 use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr;
 
-/// The interface that has an address, if one has. Of those in 127.0.0.0/8, all but 127.0.0.1 are the loopback
-/// interface's without being listed.
+/// The interface that has an address, if there is one. All addresses in 127.0.0.0/8 belong to the
+/// loopback interface, although the kernel lists only 127.0.0.1.
 pub fn with_address(address: IpAddr) -> io::Result<Option<String>> {
     let wanted = if matches!(address, IpAddr::V4(v4) if v4.is_loopback()) {
         IpAddr::V4(Ipv4Addr::LOCALHOST)
@@ -30,7 +30,7 @@ pub fn with_address(address: IpAddr) -> io::Result<Option<String>> {
             found = Some(name.to_string_lossy().into_owned());
         }
     }
-    // SAFETY: the list came from getifaddrs, and nothing of it is kept.
+    // SAFETY: the list came from getifaddrs, and nothing keeps a reference into it.
     unsafe { libc::freeifaddrs(list) };
     Ok(found)
 }
@@ -42,12 +42,12 @@ unsafe fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
     // SAFETY: as the caller promises.
     match i32::from(unsafe { address.as_ref() }?.sa_family) {
         libc::AF_INET => {
-            // SAFETY: of this family, and read wherever it lies.
+            // SAFETY: the address has this family; the read does not require alignment.
             let inet = unsafe { ptr::read_unaligned(address.cast::<libc::sockaddr_in>()) };
             Some(Ipv4Addr::from(u32::from_be(inet.sin_addr.s_addr)).into())
         }
         libc::AF_INET6 => {
-            // SAFETY: of this family, and read wherever it lies.
+            // SAFETY: the address has this family; the read does not require alignment.
             let inet = unsafe { ptr::read_unaligned(address.cast::<libc::sockaddr_in6>()) };
             Some(Ipv6Addr::from(inet.sin6_addr.s6_addr).into())
         }
@@ -64,7 +64,7 @@ mod tests {
         for address in ["127.0.0.1", "127.9.9.9"] {
             assert_eq!(with_address(address.parse().unwrap()).unwrap().as_deref(), Some("lo"));
         }
-        // Set aside for documentation, RFC 5737 and RFC 3849.
+        // Addresses reserved for documentation, RFC 5737 and RFC 3849.
         for address in ["192.0.2.1", "2001:db8::1"] {
             assert_eq!(with_address(address.parse().unwrap()).unwrap(), None);
         }

@@ -1,8 +1,8 @@
-//! System calls: every `unsafe` block and raw call of the project, behind safe and thin types.
+//! System calls: all `unsafe` blocks and raw calls of the project, behind safe and thin types.
 //!
-//! Descriptors are [`OwnedFd`](std::os::fd::OwnedFd) and [`BorrowedFd`](std::os::fd::BorrowedFd), errors are
-//! [`std::io::Error`] with the number that the kernel gave. There is one call per function where that is
-//! possible, no policy (what to do about an error is the caller's decision) and nothing that knows HTTP. Each
+//! Descriptors are [`OwnedFd`](std::os::fd::OwnedFd) and [`BorrowedFd`](std::os::fd::BorrowedFd). Errors
+//! are [`std::io::Error`] with the kernel's number. Each function makes one call where possible. It
+//! contains no policy (the caller decides what to do about an error), and nothing here knows HTTP. Each
 //! public item names the manual page that describes it.
 //!
 //! | what for | modules |

@@ -1,22 +1,23 @@
-//! Locks in memory that processes share, for processes that may be killed at any moment.
+//! Locks in memory that processes share, safe against processes that are killed at any moment.
 //!
-//! Both kinds are robust: the kernel keeps a list of what each thread holds, and lets go of it when the
-//! thread ends, however it ends (`set_robust_list(2)`, `robust_futexes` in the kernel's documentation).
-//! Whoever takes the lock next is told that its owner died, and repairs what the lock protects.
+//! Both kinds are robust. The kernel keeps a list of the locks that each thread holds, and releases them
+//! when the thread ends, however it ends (`set_robust_list(2)`, `robust_futexes` in the kernel's
+//! documentation). The thread that takes the lock next learns that the owner died, and repairs what the
+//! lock protects.
 //!
 //! - [`Mutex`] is held by one thread at a time.
-//! - [`ReadersWriter`] is held by any number of readers or one writer. Each reader has a *place* of its own,
-//!   a word on its own cache line, so that readers neither wait for nor slow each other. The writer waits for
-//!   the words of all places, and what a killed reader has left there is cleared by whoever has noticed its
-//!   end: [`ReadersWriter::clear`].
+//! - [`ReadersWriter`] is held by any number of readers or by one writer. Each reader has its own
+//!   *place*, a word on its own cache line, so readers neither wait for nor slow down each other. The
+//!   writer waits for the words of all places. If a reader is killed, the process that notices this
+//!   clears the reader's word: [`ReadersWriter::clear`].
 //!
-//! Nobody waits for longer than he says: the owner may have been stopped (`SIGSTOP`), and then nothing tells
-//! when it goes on.
+//! Every wait has a time limit set by the caller. The owner may have been stopped (`SIGSTOP`), and then
+//! it is unknown when it continues.
 //!
-//! What a lock protects consists of atomics, as all shared memory does ([`crate::shared`]), so a mistake with
-//! locks gives wrong data, never undefined behaviour. The same holds for what others write where a lock lies:
-//! a thread knows from its own memory what it holds, and never follows an address that it has read from
-//! there. If a word names no living thread as the owner, the owner is taken for dead.
+//! What a lock protects consists of atomics, as all shared memory does ([`crate::shared`]). So a mistake
+//! with locks gives wrong data, never undefined behaviour. The same holds if other processes overwrite
+//! the lock itself. A thread knows from its own memory which locks it holds, and never follows an address
+//! read from shared memory. If a word names no living thread as the owner, the owner counts as dead.
 
 mod entry;
 mod mutex;
@@ -90,8 +91,8 @@ mod tests {
         assert!(!mutex.lock(PATIENCE).unwrap().owner_died());
     }
 
-    /// Be it that the owner has been stopped: who waits goes on in the end, and who asks again later holds
-    /// it.
+    /// The owner may have been stopped. The waiting thread gives up in the end, and a later attempt gets
+    /// the lock.
     #[test]
     fn nobody_waits_for_longer_than_he_says() {
         let (mutex, lock) = (mutex(), lock(2));
@@ -108,8 +109,8 @@ mod tests {
         assert!(mutex.lock(NONE).is_some() && lock.read(0, NONE).is_ok() && lock.write(NONE).is_some());
     }
 
-    /// One is woken and dies before it has taken the lock; somebody else takes it, who does not know of the
-    /// other that sleeps.
+    /// One thread is woken and dies before it has taken the lock. Then another thread takes the lock,
+    /// without knowing of a third thread that sleeps.
     #[test]
     fn who_dies_when_woken_leaves_nobody_asleep() {
         let mutex = mutex();
@@ -128,7 +129,8 @@ mod tests {
         waiter.join().unwrap();
     }
 
-    /// What others write where the locks lie is not followed, and an owner that there is not is none.
+    /// A thread never follows what other processes write into the locks, and an owner that does not exist
+    /// counts as none.
     #[test]
     fn garbage_in_a_mutex_harms_nobody() {
         let mutexes: &'static [Mutex] = Region::<Mutex>::new(3).unwrap().leak();
@@ -178,7 +180,7 @@ mod tests {
         assert!(is_done.recv_timeout(Duration::from_millis(20)).is_err());
         drop(second);
         is_done.recv().unwrap();
-        // Behind the writer.
+        // After the writer.
         drop(lock.read(0, PATIENCE).unwrap());
         writer.join().unwrap();
     }

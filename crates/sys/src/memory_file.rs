@@ -1,11 +1,12 @@
-//! Memory that two processes share which do not trust each other: a file in memory, and mappings of it.
+//! Memory that two processes share without trusting each other: a file in memory, and mappings of it.
 //!
-//! Either may write to it at any time, also while the other reads. So no reference to its bytes is ever made:
-//! they are copied in and out ([`Mapping::write`], [`Mapping::read`]), or the kernel is told where they are
-//! ([`Mapping::slice`]). What was copied out is the reader's own and stays as it is.
+//! Either process may write to it at any time, even while the other reads. So no reference to its bytes
+//! is ever made. Bytes are copied in and out ([`Mapping::write`], [`Mapping::read`]), or the kernel gets
+//! their address ([`Mapping::slice`]). A copy belongs to the reader and does not change.
 //!
-//! A file that can shrink can kill whoever has it mapped (`SIGBUS`). Therefore [`MemoryFile::new`] seals it,
-//! and [`Mapping::new`] maps nothing that is not sealed against that, or is smaller than it should be.
+//! A file that can shrink can kill every process that has it mapped (`SIGBUS`). So [`MemoryFile::new`]
+//! seals the file. [`Mapping::new`] refuses files that are not sealed against shrinking, or that are too
+//! small.
 
 use std::fs::File;
 use std::io;
@@ -24,16 +25,16 @@ pub struct MemoryFile {
     size: u64,
 }
 
-/// What may be done with a mapping.
+/// What a mapping allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It is only read; a file that can't be written to will do.
+    /// Only reading. A file that cannot be written to is enough.
     Read,
-    /// It is read and written.
+    /// Reading and writing.
     Write,
 }
 
-/// A memory file where this process can reach it.
+/// A memory file, mapped into this process.
 #[derive(Debug)]
 pub struct Mapping {
     memory: NonNull<u8>,
@@ -41,16 +42,16 @@ pub struct Mapping {
     is_writable: bool,
 }
 
-// SAFETY: it is an address that stays valid for as long as the mapping lives, and is only ever used for
-// copies, which may meet others' on the same bytes anyway.
+// SAFETY: it is an address that stays valid for as long as the mapping lives. It is only ever used for
+// copies, which may overlap in time with copies of other processes anyway.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; `write` of two threads at a time leaves bytes of both, as it does with another process.
+// SAFETY: as above; concurrent `write`s of two threads leave bytes of both, as with another process.
 unsafe impl Sync for Mapping {}
 
 impl MemoryFile {
-    /// A file of that size, full of zeros, of which no memory is taken before it is used. It is sealed
-    /// against shrinking, growing and other seals, and closed on exec. `name` is for people
-    /// (`/proc/PID/maps`). `memfd_create(2)`, `F_ADD_SEALS`.
+    /// A file of this size, filled with zeros. It takes no memory before it is used. It is sealed against
+    /// shrinking, growing and further seals, and closed on exec. `name` is shown in `/proc/PID/maps`.
+    /// `memfd_create(2)`, `F_ADD_SEALS`.
     pub fn new(name: &str, size: u64) -> io::Result<Self> {
         let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&file, size)?;
@@ -63,9 +64,9 @@ impl MemoryFile {
         self.size
     }
 
-    /// Gives the memory of a range back: it reads as zeros, for all who have it mapped, and is taken anew
-    /// when it is written to. What the kernel still has to send of it stays as it was. fallocate(2),
-    /// `FALLOC_FL_PUNCH_HOLE`.
+    /// Returns the memory of a range to the kernel. The range then reads as zeros, in every process that
+    /// has it mapped. It takes memory again when it is written to. Data that the kernel has yet to send
+    /// is not affected. fallocate(2), `FALLOC_FL_PUNCH_HOLE`.
     pub fn punch(&self, offset: u64, length: u64) -> io::Result<()> {
         use rustix::fs::FallocateFlags;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -86,13 +87,13 @@ impl From<MemoryFile> for File {
 }
 
 impl Mapping {
-    /// Maps the first `size` bytes of somebody's memory file, once it is known that they will stay there.
-    /// mmap(2), `MAP_SHARED`.
+    /// Maps the first `size` bytes of another process's memory file, after checking that they will stay
+    /// there. mmap(2), `MAP_SHARED`.
     ///
     /// # Errors
     ///
-    /// `InvalidInput`: it is no file in memory that is sealed against shrinking (`F_SEAL_SHRINK`), or it is
-    /// smaller, or `size` is zero or beyond what can be addressed.
+    /// `InvalidInput`: the file is not a file in memory sealed against shrinking (`F_SEAL_SHRINK`), or it
+    /// is smaller, or `size` is zero or too large to be addressed.
     pub fn new(file: impl AsFd, size: u64, access: Access) -> io::Result<Self> {
         let file = file.as_fd();
         let refuse = |why: &'static str| io::Error::new(io::ErrorKind::InvalidInput, why);
@@ -130,20 +131,20 @@ impl Mapping {
     ///
     /// # Panics
     ///
-    /// They do not fit behind it, or the mapping is only for reading: both are the caller's to know.
+    /// The bytes do not fit after `offset`, or the mapping is read-only. The caller must know both.
     #[inline]
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         assert!(self.is_writable && self.has(offset, bytes.len()), "a write outside of a mapping");
-        // SAFETY: the range is inside of the mapping, which can be written to, and `bytes` are this process's
-        // own, so that the two don't overlap. No reference to the mapping's bytes exists anywhere.
+        // SAFETY: the range is inside the mapping, which can be written to. `bytes` belong to this
+        // process, so the two do not overlap. No reference to the mapping's bytes exists anywhere.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.memory.as_ptr().add(offset), bytes.len()) };
     }
 
-    /// Copies the bytes from `offset` on to `bytes`.
+    /// Copies the bytes at `offset` into `bytes`.
     ///
     /// # Panics
     ///
-    /// There are not so many behind it.
+    /// The mapping has fewer bytes after `offset`.
     #[inline]
     pub fn read(&self, offset: usize, bytes: &mut [u8]) {
         assert!(self.has(offset, bytes.len()), "a read outside of a mapping");
@@ -153,15 +154,15 @@ impl Mapping {
         }
     }
 
-    /// A range as the kernel takes it in a send: it reads the bytes as they are by then.
+    /// A range in the form that sends take. The kernel reads the bytes as they are at that time.
     ///
     /// # Panics
     ///
-    /// There are not so many behind `offset`.
+    /// The mapping has fewer than `length` bytes after `offset`.
     #[inline]
     pub fn slice(&self, offset: usize, length: usize) -> Slice<'_> {
         assert!(self.has(offset, length), "a slice outside of a mapping");
-        // SAFETY: the range is inside of the mapping, which lives as long as the slice.
+        // SAFETY: the range is inside the mapping, which lives as long as the slice.
         unsafe { Slice::raw(self.memory.as_ptr().add(offset), length) }
     }
 
@@ -173,8 +174,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this very mapping was made by `new`, and slices of it end with `self`. An error leaves it
-        // mapped, which harms nobody.
+        // SAFETY: `new` made this very mapping, and slices of it end with `self`. After an error it stays
+        // mapped, which does no harm.
         unsafe {
             let _ = rustix::mm::munmap(self.memory.as_ptr().cast(), self.size);
         }

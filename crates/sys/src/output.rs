@@ -1,10 +1,11 @@
-//! Writing to what others may have open as well, and to what nobody may read, without ever waiting.
+//! Writes that never wait, to outputs that other processes may have open, and to outputs without a
+//! reader.
 //!
-//! Whether a write waits is a flag of the *open file* (`O_NONBLOCK`, open(2)), which a standard error has in
-//! common with the shell that started the program and with whatever else that started: they would not expect
-//! it, so it isn't ours to set. A pipe or a terminal can be opened once more, which gives an open file of our
-//! own. Where that is not permitted (a pipe that another user has made), there is room to be looked for
-//! before each write.
+//! Whether a write waits is a flag of the *open file* (`O_NONBLOCK`, open(2)). A process shares the open
+//! file of its standard error with the shell that started it, and with the shell's other programs. They
+//! do not expect the flag to change, so this program must not set it. A pipe or a terminal can be opened
+//! a second time, which gives the program its own open file. If that is not permitted (for a pipe that
+//! another user created), the program checks for room before each write.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -23,7 +24,7 @@ use rustix::io::{Errno, ReadWriteFlags, pwritev2, write};
 use rustix::net::{SendFlags, send};
 use rustix::pipe::PIPE_BUF;
 
-/// Somewhere to write to without waiting; for a file on a disk, without waiting for anything but the disk.
+/// An output that never waits. For a file on a disk, a write may wait only for the disk.
 #[derive(Debug)]
 pub struct Output {
     descriptor: OwnedFd,
@@ -32,15 +33,16 @@ pub struct Output {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// The open file is one that does not wait.
+    /// The open file has the flag not to wait.
     Plain,
-    /// It is a socket, of which each call says whether it waits.
+    /// A socket. Each call on it says whether to wait.
     Socket,
-    /// The open file is others' as well, and may wait.
+    /// The open file is shared with other processes, and may wait.
     LookFirst,
 }
 
-/// Whom root opens a file for: the user and the group that the process goes on as, by number.
+/// The user and the group that a process of root is going to become, by number. Root opens files for
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heir {
     /// The user.
@@ -49,15 +51,15 @@ pub struct Heir {
     pub group: u32,
 }
 
-/// Instead of an offset, as a pipe has none (-1 in pwritev2(2)).
+/// Used instead of an offset, because a pipe has none (-1 in pwritev2(2)).
 const AT_THE_END: u64 = u64::MAX;
 
 impl Output {
-    /// Appends to the file at `path`, which is made if it is missing.
+    /// Appends to the file at `path`, which is created if it is missing.
     ///
     /// # Errors
     ///
-    /// Those of open(2); `ENXIO` where it is a pipe that nobody reads.
+    /// Those of open(2); `ENXIO` for a pipe without a reader.
     pub fn append(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let file =
@@ -65,17 +67,17 @@ impl Output {
         Ok(Self::own(file.into()))
     }
 
-    /// Appends to the file at `path` in a process of root's that goes on as `heir`: a file that is made is
-    /// theirs, so that they can open it anew. What is there already stays whose it is.
+    /// Appends to the file at `path`, in a process of root that is going to become `heir`. A new file
+    /// belongs to the heir, so that the heir can reopen it. An existing file keeps its owner.
     ///
-    /// A symbolic link, on the way or at its end, is followed out of a directory that nobody but root can
-    /// write to. Whoever else can might have put it there, and root write to a file of their choice. For the
-    /// same reason a file in such a directory that has other names and is not theirs is none to write to.
+    /// Symbolic links in the path are followed only in directories that only root can write to. Any other
+    /// user with write permission could have made the link, and root would write to a file of that user's
+    /// choice. For the same reason, in a directory that others can write to, root refuses a file that
+    /// has other names and does not belong to the heir.
     ///
     /// # Errors
     ///
-    /// As of [`append`](Self::append); `ELOOP` where there is such a link, `EPERM` where there is such a
-    /// file.
+    /// As for [`append`](Self::append); `ELOOP` if there is such a link, `EPERM` if there is such a file.
     pub fn append_for(path: &Path, heir: Heir) -> io::Result<Self> {
         let Place { directory, name, is_ours } = place_of(path)?;
         let mut flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -97,16 +99,16 @@ impl Output {
         }
     }
 
-    /// Takes over an open file that waits for nobody.
+    /// Takes over an open file that does not wait.
     pub fn own(descriptor: OwnedFd) -> Self {
         Self { descriptor, way: Way::Plain }
     }
 
-    /// Writes where `shared` leads to, whose flags stay as they are.
+    /// Writes to the open file of `shared`, whose flags stay unchanged.
     ///
     /// # Errors
     ///
-    /// There is no descriptor to be had.
+    /// No descriptor is available.
     pub fn sharing(shared: impl AsFd) -> io::Result<Self> {
         let shared = shared.as_fd();
         let way = match FileType::from_raw_mode(fstat(shared)?.st_mode) {
@@ -120,12 +122,12 @@ impl Output {
         Ok(Self { descriptor: shared.try_clone_to_owned()?, way })
     }
 
-    /// Writes as much as there is room for. Up to `PIPE_BUF` bytes (4,096) go into a pipe all or not at all,
-    /// pipe(7).
+    /// Writes as much as there is room for. A pipe accepts up to `PIPE_BUF` bytes (4,096) completely or
+    /// not at all, pipe(7).
     ///
     /// # Errors
     ///
-    /// `WouldBlock` where there is no room; those of write(2).
+    /// `WouldBlock` if there is no room; those of write(2).
     pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let written = match self.way {
             Way::Plain => write(&self.descriptor, bytes),
@@ -135,8 +137,8 @@ impl Output {
         Ok(written?)
     }
 
-    /// Room for one byte of a pipe is room for `PIPE_BUF`, unless somebody else takes it at the same moment;
-    /// kernels from 6.4 on don't wait in that case either.
+    /// If a pipe has room for one byte, it has room for `PIPE_BUF`, unless another process takes it at
+    /// the same moment. Kernels from 6.4 on do not wait in that case either.
     fn write_where_there_is_room(&self, bytes: &[u8]) -> Result<usize, Errno> {
         let mut room = [PollFd::new(&self.descriptor, PollFlags::OUT)];
         if poll(&mut room, Some(&Timespec::default()))? == 0 {
@@ -155,19 +157,19 @@ impl AsFd for Output {
     }
 }
 
-/// Most symbolic links that are followed on one way, as in the kernel (`path_resolution(7)`).
+/// Most symbolic links that are followed in one path, as in the kernel (`path_resolution(7)`).
 const MOST_LINKS: usize = 40;
 
-/// Where a file is or is to be made.
+/// The place where a file exists or will be created.
 struct Place {
     directory: OwnedFd,
     name: OsString,
-    /// It is one that this process has open, by its link in `/proc/self/fd`, as `/dev/stdout` leads to. Any
-    /// other name is no link.
+    /// The name is a link in `/proc/self/fd` to a file that this process has open, as for `/dev/stdout`.
+    /// Any other name is not a link.
     is_ours: bool,
 }
 
-/// Finds the place of a file, by links that only root can have made.
+/// Finds the place of a file. Follows only links that only root can have made.
 fn place_of(path: &Path) -> Result<Place, Errno> {
     let from = |path: &Path| {
         let start = if path.is_absolute() { "/" } else { "." };
@@ -209,18 +211,18 @@ fn place_of(path: &Path) -> Result<Place, Errno> {
     Err(Errno::ISDIR)
 }
 
-/// Whether nobody but root can write to a directory.
+/// Whether only root can write to a directory.
 fn is_roots(directory: &OwnedFd) -> Result<bool, Errno> {
     let stat = fstat(directory)?;
     Ok(stat.st_uid == 0 && stat.st_mode & 0o022 == 0)
 }
 
-/// Opens the file at `path` to be appended to by who may wait, without waiting in opening it. It is made if
-/// it is missing.
+/// Opens the file at `path` for appending, for a caller that may wait in its writes. Opening it does not
+/// wait. The file is created if it is missing.
 ///
 /// # Errors
 ///
-/// As of [`Output::append`].
+/// As for [`Output::append`].
 pub fn open_to_wait(path: &Path, heir: Option<Heir>) -> io::Result<File> {
     let opened = heir.map_or_else(|| Output::append(path), |heir| Output::append_for(path, heir));
     let Output { descriptor, .. } = opened?;
@@ -228,12 +230,12 @@ pub fn open_to_wait(path: &Path, heir: Option<Heir>) -> io::Result<File> {
     Ok(descriptor.into())
 }
 
-/// Whether a file could be appended to, or made where it is missing, by this process, which does neither.
+/// Whether this process could append to a file, or create it if it is missing. It does neither.
 /// faccessat(2).
 ///
 /// # Errors
 ///
-/// Why not.
+/// The reason why not.
 pub fn check_append(path: &Path) -> io::Result<()> {
     match path.metadata() {
         Ok(file) if file.is_dir() => Err(Errno::ISDIR.into()),
@@ -246,7 +248,7 @@ pub fn check_append(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether a path leads to an open file.
+/// Whether a path leads to this open file.
 pub fn leads_to(path: &Path, file: impl AsFd) -> bool {
     let (there, open) = (path.metadata(), fstat(file));
     there.is_ok_and(|there| open.is_ok_and(|open| (there.dev(), there.ino()) == (open.st_dev, open.st_ino)))
@@ -272,7 +274,7 @@ mod tests {
 
     use super::*;
 
-    /// Whoever waits for room hangs here.
+    /// A write that waits for room would hang here.
     fn fill(output: &Output) -> usize {
         let mut written = 0;
         loop {
@@ -301,7 +303,8 @@ mod tests {
         assert_eq!(output.write(b"again").unwrap(), 5);
     }
 
-    /// What nobody reads is not waited for, what is read makes room, and a reader that has gone is told.
+    /// Checks that writes do not wait for a reader, that reading makes room, and that a lost reader is
+    /// reported.
     fn fills_and_goes_on(output: &Output, mut reader: impl Read, writer: impl AsFd) {
         let written = fill(output);
         assert!(written > 0 && waits(writer));
@@ -348,7 +351,7 @@ mod tests {
         std::os::unix::fs::chown(&path, Some(3), Some(3)).unwrap();
         assert_eq!(Output::append_for(&path, heir).unwrap().write(b"b").unwrap(), 1);
         assert_eq!((whose(), std::fs::read_to_string(&path).unwrap().as_str()), ((3, 3), "ab"));
-        // A link is followed as long as only root can have made it.
+        // A link is followed if only root can have made it.
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         assert!(leads_to(&link, Output::append_for(&link, heir).unwrap()));
@@ -356,8 +359,8 @@ mod tests {
         assert_eq!(Output::append_for(&link, heir).unwrap_err().raw_os_error(), Some(libc::ELOOP));
         Output::append_for(&path, heir).unwrap();
         Output::append_for(Path::new("/"), heir).unwrap_err();
-        // Nor is a directory on the way that somebody else can exchange for a link, nor a name of somebody
-        // else's file.
+        // Nor is a directory followed that another user can replace by a link, nor a name of another
+        // user's file.
         std::fs::create_dir(directory.path().join("real")).unwrap();
         std::os::unix::fs::symlink("real", directory.path().join("logs")).unwrap();
         let by_link = directory.path().join("logs/log");
@@ -376,7 +379,7 @@ mod tests {
         let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
         let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let output = Output::append_for(Path::new(&path), Heir { user, group });
-        // Whoever is not root can't follow links there, and has nobody to open logs for.
+        // A process that is not root cannot follow links there, and opens logs for no other user.
         if rustix::process::geteuid().is_root() {
             assert_eq!(output.unwrap().write(b"a").unwrap(), 1);
             let mut read = [0; 1];

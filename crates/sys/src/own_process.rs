@@ -1,12 +1,13 @@
-//! For tests that change what all threads of a process have in common: they run themselves again, alone.
+//! For tests that change what all threads of a process share: such a test runs itself again, alone in a
+//! process.
 
 use std::env;
 use std::process::Command;
 
 const VARIABLE: &str = "SYS_TEST_IN_OWN_PROCESS";
 
-/// Runs `body` in a process of its own, whose only test is the caller: `test` is its path, as libtest prints
-/// it.
+/// Runs `body` in a new process, in which the caller is the only test. `test` is the caller's path, as
+/// libtest prints it.
 pub(crate) fn run(test: &str, body: impl FnOnce()) {
     if env::var_os(VARIABLE).is_some() {
         return body();

@@ -1,4 +1,4 @@
-//! Memory that is set aside, and taken as it is used.
+//! Memory that is reserved first, and takes physical pages only when it is used.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -6,9 +6,9 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// Bytes in pages of their own, zero at first (`MAP_PRIVATE` and `MAP_ANONYMOUS`, mmap(2)). A page takes
-/// memory from when it is first written to. calloc(3) promises nothing of the kind: what it has at hand it
-/// clears, which touches all of it.
+/// Bytes in whole pages, initially zero (`MAP_PRIVATE` and `MAP_ANONYMOUS`, mmap(2)). A page takes memory
+/// only when it is first written to. calloc(3) does not guarantee this: it clears memory that it already
+/// has, which touches all of it.
 #[derive(Debug)]
 pub struct Pages {
     memory: NonNull<u8>,
@@ -16,13 +16,13 @@ pub struct Pages {
     length: usize,
 }
 
-// SAFETY: it owns its bytes as a `Box<[u8]>` does, which is free to go to any thread.
+// SAFETY: it owns its bytes as a `Box<[u8]>` does, which may move to any thread.
 unsafe impl Send for Pages {}
 // SAFETY: as above; a shared reference only reads.
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// So many bytes. `ENOMEM` where there is no room, `EINVAL` for none at all.
+    /// This many bytes. `ENOMEM` if there is no room, `EINVAL` for a length of 0.
     pub fn new(length: usize) -> io::Result<Self> {
         if isize::try_from(length).is_err() {
             return Err(io::ErrorKind::OutOfMemory.into());
@@ -35,7 +35,7 @@ impl Pages {
     }
 }
 
-/// No bytes, which take nothing.
+/// No bytes, and no mapping.
 impl Default for Pages {
     #[inline]
     fn default() -> Self {
@@ -48,8 +48,9 @@ impl Deref for Pages {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the mapping has that length, holds initialised bytes (zeros, or what was written), and is
-        // `self`'s alone for as long as it lives. Of none at all any aligned address is one.
+        // SAFETY: the mapping has that length, holds initialised bytes (zeros, or what was written), and
+        // belongs to `self` alone for as long as it lives. For a length of 0, any aligned address is
+        // valid.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.length) }
     }
 }
@@ -57,7 +58,7 @@ impl Deref for Pages {
 impl DerefMut for Pages {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`, and `self` is borrowed by nobody else.
+        // SAFETY: as for `deref`, and `self` is borrowed mutably, so there is no other reference.
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), self.length) }
     }
 }
@@ -66,8 +67,8 @@ impl Drop for Pages {
     #[inline]
     fn drop(&mut self) {
         if self.length > 0 {
-            // SAFETY: this very mapping was made by `new`, and references to it end with `self`. An error
-            // leaves it mapped, which harms nobody.
+            // SAFETY: `new` made this very mapping, and references to it end with `self`. After an error
+            // it stays mapped, which does no harm.
             unsafe {
                 let _ = munmap(self.memory.as_ptr().cast(), self.length);
             }
@@ -79,7 +80,7 @@ impl Drop for Pages {
 mod tests {
     use super::*;
 
-    /// Bytes of memory that the mapping at this address takes, by smaps (proc(5)).
+    /// Bytes of memory that the mapping at this address takes, from smaps (proc(5)).
     fn taken(pages: &Pages) -> usize {
         let (mut is_it, address) = (false, pages.as_ptr() as usize);
         for line in std::fs::read_to_string("/proc/self/smaps").unwrap().lines() {
@@ -96,10 +97,10 @@ mod tests {
 
     #[test]
     fn it_is_taken_as_it_is_used() {
-        // A mapping beside it that is alike would be shown as one with it.
+        // A similar mapping next to it would be shown together with it as one.
         let alone = 3 << 20;
         let mut pages = Pages::new(alone).unwrap();
-        // SAFETY: the advice changes no bytes; it has the kernel show the mapping by itself.
+        // SAFETY: the advice changes no bytes; it makes the kernel show the mapping separately.
         unsafe {
             rustix::mm::madvise(pages.memory.as_ptr().cast(), alone, rustix::mm::Advice::LinuxDontFork)
         }

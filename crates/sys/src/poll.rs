@@ -1,7 +1,7 @@
-//! Waiting for events with poll(2): the whole set goes to the kernel each time, which looks at every entry.
+//! Waiting for events with poll(2). The whole set goes to the kernel each time, which checks every entry.
 //!
-//! The set is a dense array, as the call wants it. An index by descriptor number makes every change O(1); a
-//! removed entry's place is taken by the last one.
+//! The set is a dense array, as the call requires. An index by descriptor number makes every change O(1).
+//! The last entry takes the place of a removed entry.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -13,34 +13,34 @@ use crate::event::{self, Events, Interest, Ready};
 
 /// A set of descriptors for poll(2).
 ///
-/// A descriptor must be removed before it is closed; one that was not is reported as [`error`] and
-/// [`hang_up`].
+/// A descriptor must be removed before it is closed. One that was not removed is reported as [`error`]
+/// and [`hang_up`].
 ///
 /// [`error`]: crate::event::Ready::error
 /// [`hang_up`]: crate::event::Ready::hang_up
 #[derive(Debug, Default)]
 pub struct PollSet {
     entries: Vec<libc::pollfd>,
-    /// Of the entry in the same place.
+    /// The token of the entry at the same index.
     tokens: Vec<u64>,
-    /// Place of each descriptor's entry, by descriptor number.
+    /// The index of each descriptor's entry, by descriptor number.
     places: Vec<u32>,
 }
 
-/// The place of a descriptor that is not in the set.
+/// The index of a descriptor that is not in the set.
 const ABSENT: u32 = u32::MAX;
 
 impl PollSet {
-    /// Memory that a descriptor takes.
+    /// Bytes of memory for each descriptor.
     pub const BYTES_EACH: usize = size_of::<libc::pollfd>() + size_of::<u64>() + size_of::<u32>();
 
-    /// A new and empty set.
+    /// A new, empty set.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Watches `fd`; its events carry `token`. `EEXIST` if it is watched already.
+    /// Watches `fd`. Its events carry `token`. `EEXIST` if it is already watched.
     pub fn add(&mut self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         let number = fd.as_fd().as_raw_fd();
         let index = number as usize;
@@ -78,8 +78,8 @@ impl PollSet {
         Ok(())
     }
 
-    /// Waits until something happens or `timeout_ms` is over (`None`: no limit; 0: only looks), and gives the
-    /// number of events, 0 after a timeout or a signal. poll(2).
+    /// Waits until something happens or `timeout_ms` has passed (`None`: no limit; 0: does not wait).
+    /// Returns the number of events, 0 after a timeout or a signal. poll(2).
     pub fn wait(&mut self, events: &mut Events, timeout_ms: Option<u32>) -> io::Result<usize> {
         events.clear();
         let count = poll(&mut self.entries, timeout_ms)?;
@@ -101,9 +101,9 @@ impl PollSet {
     }
 }
 
-/// Waits for a few descriptors, once: until something happens to one of them or `timeout_ms` is over (`None`:
-/// no limit; 0: only looks). What happened to each, with its place as the token; nothing at all after a
-/// timeout or a signal. poll(2).
+/// Waits once for a few descriptors, until something happens to one of them or `timeout_ms` has passed
+/// (`None`: no limit; 0: does not wait). Returns what happened to each, with its index as the token, or
+/// nothing after a timeout or a signal. poll(2).
 pub fn wait_for<const N: usize>(
     watched: [(BorrowedFd<'_>, Interest); N],
     timeout_ms: Option<u32>,
@@ -122,7 +122,7 @@ pub fn wait_for<const N: usize>(
     }))
 }
 
-/// The system call: fills in what has happened to each, and gives the number of those to which something has.
+/// The system call. It stores what happened to each entry, and returns the number of entries with events.
 fn poll(entries: &mut [libc::pollfd], timeout_ms: Option<u32>) -> io::Result<usize> {
     let timeout = timeout_ms.map_or(-1, |ms| libc::c_int::try_from(ms).unwrap_or(libc::c_int::MAX));
     // SAFETY: the pointer and the length are those of a live slice that is borrowed for the call.
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn reports_a_descriptor_that_is_not_open_as_an_error() {
         let (mut set, mut events) = (PollSet::new(), Events::default());
-        // A number beyond all that the tests open, which nobody else can take meanwhile.
+        // A number beyond all that the tests open, so nothing else can take it meanwhile.
         set.entries.push(libc::pollfd { fd: 1_000_000_000, events: libc::POLLIN, revents: 0 });
         set.tokens.push(4);
         assert_eq!(set.wait(&mut events, Some(1_000)).unwrap(), 1);

@@ -1,5 +1,5 @@
-//! What a process may use, and what others see of it: descriptors, CPUs, priority, its name. Who it is, and
-//! the processes that it forks, have parts of their own.
+//! What a process may use and how it appears to others: descriptors, CPUs, priority, name. The submodules
+//! cover its user and group, and the processes that it forks.
 
 mod children;
 mod identity;
@@ -21,17 +21,17 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::signal::Signal;
 
-/// Lets others that want this CPU have it first, if there are any. `sched_yield(2)`.
+/// Lets other threads that want this CPU run first, if there are any. `sched_yield(2)`.
 #[inline]
 pub fn yield_cpu() {
     rustix::thread::sched_yield();
 }
 
-/// Has the calling thread, when it is woken, wait until the thread that runs gives its CPU up or has had its
-/// time (`SCHED_BATCH`; sched(7)). One that was started with a policy of its own keeps that, and where a
-/// filter of system calls forbids it nothing changes.
+/// When the calling thread is woken, it waits until the running thread gives up its CPU or has used its
+/// time slice (`SCHED_BATCH`; sched(7)). A thread that was started with another policy keeps that policy.
+/// If a filter of system calls forbids the change, nothing changes.
 pub fn break_nobody_off() {
-    // SAFETY: a number is all that it takes: 0 is the calling thread.
+    // SAFETY: it takes only a number; 0 is the calling thread.
     if unsafe { libc::sched_getscheduler(0) } == libc::SCHED_OTHER {
         let parameter = libc::sched_param { sched_priority: 0 };
         // SAFETY: 0 is the calling thread, and the parameter lives through the call.
@@ -39,13 +39,14 @@ pub fn break_nobody_off() {
     }
 }
 
-/// How many descriptors the process may have open (`RLIMIT_NOFILE`, getrlimit(2)); `u64::MAX` where there is
+/// How many descriptors the process may have open (`RLIMIT_NOFILE`, getrlimit(2)); `u64::MAX` if there is
 /// no limit.
 pub fn descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Raises the soft limit of open descriptors to the hard one (`RLIMIT_NOFILE`, setrlimit(2)), and gives it.
+/// Raises the soft limit of open descriptors to the hard limit (`RLIMIT_NOFILE`, setrlimit(2)), and
+/// returns it.
 pub fn raise_descriptor_limit() -> io::Result<u64> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -54,7 +55,8 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     Ok(descriptor_limit())
 }
 
-/// Lowers the soft limit of open descriptors (`RLIMIT_NOFILE`, setrlimit(2)); one that is lower stays.
+/// Lowers the soft limit of open descriptors (`RLIMIT_NOFILE`, setrlimit(2)). A lower limit stays
+/// unchanged.
 pub fn lower_descriptor_limit(most: u64) -> io::Result<()> {
     if descriptor_limit() > most {
         let maximum = getrlimit(Resource::Nofile).maximum;
@@ -63,14 +65,14 @@ pub fn lower_descriptor_limit(most: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether an error says that there is no such process (`ESRCH`), as files of `/proc/PID` do when it ends
-/// while they are read.
+/// Whether an error means that there is no such process (`ESRCH`). Files in `/proc/PID` return it when
+/// the process ends while they are read.
 pub fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ESRCH)
 }
 
-/// Lets the calling thread run on these CPUs only; threads and processes that it starts inherit that.
-/// `sched_setaffinity(2)`; `EINVAL` where there is no such CPU or none is given.
+/// Lets the calling thread run only on these CPUs. Threads and processes that it starts inherit this.
+/// `sched_setaffinity(2)`; `EINVAL` if no CPU is given or none of them exists.
 pub fn pin_to_cpus(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
@@ -88,21 +90,21 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// How long after its time a sleep of the calling thread may end, so that the kernel can wake several at
-/// once; 50 us is usual. prctl(2), `PR_SET_TIMERSLACK`.
+/// Sets how long after its time a sleep of the calling thread may end, so that the kernel can wake
+/// several threads at once. The default is 50 us. prctl(2), `PR_SET_TIMERSLACK`.
 pub fn set_timer_slack_ns(slack_ns: u32) -> io::Result<()> {
-    // SAFETY: this option takes a number; 0 would mean the usual, so 1 is the least.
+    // SAFETY: this option takes a number; 0 would mean the default, so 1 is the minimum.
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, libc::c_ulong::from(slack_ns.max(1))) })
 }
 
-/// Has the calling thread run before all others of its core that are not of this kind, as soon as there is
-/// something for it to do (`SCHED_FIFO`, the lowest priority of it; sched(7)). What it starts is not of this
-/// kind. A thread that never sleeps keeps others off its core, but for the 5% that
-/// `kernel.sched_rt_runtime_us` leaves them.
+/// Makes the calling thread run before all threads of its CPU without this policy, as soon as it has
+/// something to do (`SCHED_FIFO`, at its lowest priority; sched(7)). Threads and processes that it starts
+/// do not have the policy. A thread that never sleeps keeps the others off its CPU, except for the 5%
+/// that `kernel.sched_rt_runtime_us` reserves for them.
 ///
 /// # Errors
 ///
-/// Needs `CAP_SYS_NICE`, or an `RLIMIT_RTPRIO` above 0.
+/// This requires `CAP_SYS_NICE`, or an `RLIMIT_RTPRIO` above 0.
 pub fn run_in_real_time() -> io::Result<()> {
     let parameter = libc::sched_param { sched_priority: 1 };
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
@@ -110,12 +112,12 @@ pub fn run_in_real_time() -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) })
 }
 
-/// The number of the calling thread, which the kernel has for it. gettid(2).
+/// The kernel's id of the calling thread. gettid(2).
 pub fn thread_id() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
 
-/// CPU time that the calling thread has used so far, in user and in kernel mode. getrusage(2),
+/// CPU time that the calling thread has used so far, in user mode and in kernel mode. getrusage(2),
 /// `RUSAGE_THREAD`.
 pub fn thread_cpu_time() -> io::Result<(Duration, Duration)> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
@@ -128,8 +130,8 @@ pub fn thread_cpu_time() -> io::Result<(Duration, Duration)> {
     Ok((time(usage.ru_utime), time(usage.ru_stime)))
 }
 
-/// The file that this process runs, by the name that it was executed by. It is absolute where the kernel
-/// tells it by `/proc`; otherwise as far as the current directory is still the one of the start.
+/// The file that this process runs, under the name that it was executed by. The path is absolute if
+/// `/proc` provides it. Otherwise it is valid only as long as the current directory is that of the start.
 /// getauxval(3), `AT_EXECFN`.
 ///
 /// # Errors
@@ -142,10 +144,10 @@ pub fn program() -> io::Result<PathBuf> {
     })
 }
 
-/// Has this process go on as another program, with these arguments (the first is its name) and these
+/// Replaces this process's program by another one, with these arguments (the first is its name) and these
 /// variables. Blocked signals stay blocked, so that none is lost meanwhile. execve(2).
 ///
-/// Gives the error if that fails; otherwise it does not return.
+/// Returns the error if that fails. Otherwise it does not return.
 pub fn execute(program: &Path, arguments: &[OsString], variables: &[(OsString, OsString)]) -> io::Error {
     fn text(parts: &[&OsStr]) -> io::Result<CString> {
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.as_bytes()).copied().collect();
@@ -166,36 +168,37 @@ pub fn execute(program: &Path, arguments: &[OsString], variables: &[(OsString, O
         texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
     };
     let (argument_pointers, variable_pointers) = (pointers(&arguments), pointers(&variables));
-    // SAFETY: a text and two lists of texts, each list ended by a null, that live through the call.
+    // SAFETY: a string and two lists of strings, each list ended by a null pointer, that live through the
+    // call.
     unsafe { libc::execve(program.as_ptr(), argument_pointers.as_ptr(), variable_pointers.as_ptr()) };
     io::Error::last_os_error()
 }
 
-/// Has the kernel send a signal to this process when its parent ends. prctl(2), `PR_SET_PDEATHSIG`.
+/// Makes the kernel send a signal to this process when its parent ends. prctl(2), `PR_SET_PDEATHSIG`.
 ///
-/// A parent that has ended already is not noticed: compare [`parent`] with what it was.
+/// This does not notice a parent that has already ended: compare [`parent`] with its earlier value.
 pub fn signal_at_end_of_parent(signal: Signal) -> io::Result<()> {
     // SAFETY: this option takes a number.
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal.number()) })
 }
 
-/// Has no program that this process or its children execute from now on have more privileges than it has
-/// itself: set-user-ID bits and file capabilities count for nothing. It can't be taken back. prctl(2),
+/// Prevents programs that this process or its children execute from gaining privileges. Set-user-ID bits
+/// and file capabilities have no effect from now on. It cannot be undone. prctl(2),
 /// `PR_SET_NO_NEW_PRIVS`.
 pub fn forgo_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
 }
 
-/// Names this thread, and the process if it is its first, for lists of processes (`ps`, `top`, `pgrep`). The
-/// kernel keeps 15 bytes. prctl(2), `PR_SET_NAME`.
+/// Sets the name of this thread for process lists (`ps`, `top`, `pgrep`). For the first thread, this is
+/// also the name of the process. The kernel keeps 15 bytes. prctl(2), `PR_SET_NAME`.
 pub fn set_name(name: &str) {
     let name = CString::new(name.replace('\0', " ")).unwrap_or_default();
-    // There is no name that it refuses.
+    // The kernel refuses no name.
     let _ = rustix::thread::set_name(&name);
 }
 
-/// Whether this process is one of those to whom the user of a terminal speaks, and not in the background. It
-/// is not if the terminal has been closed, or belongs to another session. tcgetpgrp(3), credentials(7).
+/// Whether this process is in the foreground of a terminal, where the terminal's user addresses it. It is
+/// not if the terminal has been closed, or belongs to another session. tcgetpgrp(3), credentials(7).
 pub fn is_in_foreground(terminal: impl AsFd) -> bool {
     rustix::termios::tcgetpgrp(terminal).is_ok_and(|foreground| foreground == rustix::process::getpgrp())
 }

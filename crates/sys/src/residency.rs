@@ -1,9 +1,9 @@
-//! Whether bytes of a file are in the page cache, and getting them there.
+//! Whether bytes of a file are in the page cache, and loading them into it.
 //!
-//! Asking is `preadv2(2)` with `RWF_NOWAIT`, which reads what is in memory and fails where it would have to
-//! wait. It is exact for the page it touches (a page that is still being read counts as absent) and any user
-//! may ask. The alternatives, measured on a 2.x GHz virtual machine with kernel 6.18, a getppid(2) being 124
-//! ns:
+//! The check is `preadv2(2)` with `RWF_NOWAIT`, which reads what is in memory and fails if it would have
+//! to wait. It is exact for the page that it touches (a page that is still being read counts as absent),
+//! and any user may call it. The alternatives, measured on a 2.x GHz virtual machine with kernel 6.18,
+//! where a getppid(2) takes 124 ns:
 //!
 //! | question | cost | catch |
 //! |---|---|---|
@@ -13,10 +13,10 @@
 //! | cachestat(2), 256 KiB | 189 ns | EPERM unless one owns or may write it; counts pages being read |
 //! | mincore(2), 256 KiB, mapped already | 4.7 us | the same |
 //!
-//! So [`is_resident`] reads all of it, into a place that stays in the CPU's nearest cache: 0.4 us for 16 KiB,
-//! 1.4 us for 64 KiB, 5.0 us for 256 KiB (where the first and the last byte take 0.37 us). Those two alone
-//! were asked for once. But to ask is to use: under pressure the kernel kept both ends of a file and forgot
-//! what was between, and the loop waited for that in sendfile, most of the time.
+//! So [`is_resident`] reads all of it, into a buffer that stays in the CPU's nearest cache: 0.4 us for 16
+//! KiB, 1.4 us for 64 KiB, 5.0 us for 256 KiB. Reading only the first and the last byte takes 0.37 us. An
+//! earlier version did that. But a check also counts as a use: under pressure, the kernel kept both ends
+//! of a file and evicted the middle. The loop then waited for the middle in sendfile, most of the time.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -26,13 +26,13 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use rustix::fs::Advice;
 use rustix::io::{Errno, ReadWriteFlags};
 
-/// Bytes of a part that is skimmed, and how many parts at a time: as much as is sent in a turn.
+/// Bytes of a part that is skimmed, and how many parts at a time: together as much as is sent in a turn.
 const PART: usize = 16 << 10;
 const PARTS: usize = 16;
 
-/// Reads from `offset` into `buffer` what is in memory. It may be less than there is, and where nothing is it
-/// fails with [`WouldBlock`](io::ErrorKind::WouldBlock). So does every file on a file system that cannot
-/// tell; 0 is the end of the file. `preadv2(2)`, `RWF_NOWAIT`.
+/// Reads from `offset` into `buffer` what is in memory. This may be less than the file has. If nothing is
+/// in memory, it fails with [`WouldBlock`](io::ErrorKind::WouldBlock). So does every file on a file
+/// system that does not support the check. 0 means the end of the file. `preadv2(2)`, `RWF_NOWAIT`.
 #[inline]
 pub fn read_at_cached(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     match read_now(fd, buffer, offset) {
@@ -41,7 +41,8 @@ pub fn read_at_cached(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Resu
     }
 }
 
-/// The same, but where the file system cannot tell what is in memory it reads, for as long as that takes.
+/// Reads as [`read_at_cached`] does. But if the file system does not support the check, this reads the
+/// file, however long that takes.
 pub fn read_at_unless_absent(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     match read_now(&fd, buffer, offset) {
         Err(error) if cannot_tell(error) => crate::file::read_at(fd, buffer, offset),
@@ -49,8 +50,8 @@ pub fn read_at_unless_absent(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> i
     }
 }
 
-/// Whether an error says that nobody knows what is in memory: `EOPNOTSUPP` of the file system, or of a kernel
-/// before 4.14; `ENOSYS` and `EPERM` of a sandbox that does not know `preadv2(2)`.
+/// Whether an error means that the check is not supported: `EOPNOTSUPP` from the file system, or from a
+/// kernel before 4.14; `ENOSYS` and `EPERM` from a sandbox that does not know `preadv2(2)`.
 const fn cannot_tell(error: Errno) -> bool {
     matches!(error, Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM)
 }
@@ -60,8 +61,8 @@ pub(crate) fn read_now(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> Result<
     rustix::io::preadv2(fd, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT)
 }
 
-/// Whether the `len` bytes from `offset` can be sent without waiting for a disk. What lies behind the end of
-/// the file needs no waiting; nor does what cannot be read at all.
+/// Whether the `len` bytes from `offset` can be sent without waiting for a disk. Bytes after the end of
+/// the file need no waiting, and neither do bytes that cannot be read at all.
 pub fn is_resident(fd: impl AsFd, offset: u64, len: u64) -> bool {
     match skim(fd.as_fd(), offset, len, libc::RWF_NOWAIT) {
         Ok(()) => true,
@@ -69,12 +70,12 @@ pub fn is_resident(fd: impl AsFd, offset: u64, len: u64) -> bool {
     }
 }
 
-/// Waits until the `len` bytes from `offset` are in memory, or cannot be read: whoever wants them will be
-/// told. `preadv2(2)`.
+/// Waits until the `len` bytes from `offset` are in memory, or cannot be read. A later read then gets the
+/// error. `preadv2(2)`.
 pub fn fetch(fd: impl AsFd, offset: u64, len: u64) {
     let fd = fd.as_fd();
     if skim(fd, offset, len, 0).is_err_and(cannot_tell) {
-        // Where there is no preadv2(2).
+        // Used if there is no preadv2(2).
         let (mut at, end, mut scratch) = (offset, offset.saturating_add(len), [0; PART]);
         while at < end
             && let Ok(here @ 1..) = crate::file::read_at(fd, &mut scratch, at)
@@ -84,7 +85,7 @@ pub fn fetch(fd: impl AsFd, offset: u64, len: u64) {
     }
 }
 
-/// Reads up to the end of the file, and forgets it at once: all parts go to the same place.
+/// Reads up to the end of the file and discards the data at once: all parts go to the same buffer.
 fn skim(fd: BorrowedFd<'_>, offset: u64, len: u64, flags: libc::c_int) -> Result<(), Errno> {
     let (mut at, end) = (offset, offset.saturating_add(len));
     while at < end {
@@ -98,7 +99,7 @@ fn skim(fd: BorrowedFd<'_>, offset: u64, len: u64, flags: libc::c_int) -> Result
     Ok(())
 }
 
-/// Says how many bytes there were.
+/// Returns how many bytes there were.
 fn skim_once(fd: BorrowedFd<'_>, offset: u64, len: u64, flags: libc::c_int) -> Result<usize, Errno> {
     let mut scratch = [MaybeUninit::<u8>::uninit(); PART];
     let place = scratch.as_mut_ptr().cast::<libc::c_void>();
@@ -107,13 +108,13 @@ fn skim_once(fd: BorrowedFd<'_>, offset: u64, len: u64, flags: libc::c_int) -> R
         libc::iovec { iov_base: place, iov_len: len.saturating_sub(before).min(PART as u64) as usize }
     });
     let offset = libc::off_t::try_from(offset).map_err(|_| Errno::OVERFLOW)?;
-    // SAFETY: each part is at most as long as `scratch`, to which nobody else writes meanwhile, and which
-    // nobody reads. The descriptor is borrowed, so it is open.
+    // SAFETY: each part is at most as long as `scratch`. Nothing else writes to `scratch` meanwhile, and
+    // nothing reads it. The descriptor is borrowed, so it is open.
     let read = unsafe { libc::preadv2(fd.as_raw_fd(), parts.as_ptr(), PARTS as libc::c_int, offset, flags) };
     usize::try_from(read).map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
 }
 
-/// Has the kernel begin to read the `len` bytes from `offset`, without waiting for them to arrive.
+/// Makes the kernel begin to read the `len` bytes from `offset`, without waiting for them to arrive.
 /// `posix_fadvise(2)`, `POSIX_FADV_WILLNEED`.
 pub fn will_need(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     match NonZeroU64::new(len) {
@@ -131,7 +132,7 @@ mod tests {
 
     const LEN: u64 = 1 << 20;
 
-    /// A file on the disk that the tests are built on: what `/tmp` is on may be memory.
+    /// A file on the disk where the tests are built. `/tmp` may be in memory.
     fn file() -> File {
         let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         file.write_all(&vec![b'x'; LEN as usize]).unwrap();
@@ -139,7 +140,7 @@ mod tests {
         file
     }
 
-    /// Puts a file out of memory, as far as the kernel follows the advice; says whether it did.
+    /// Evicts a file from memory, as far as the kernel follows the advice. Returns whether it did.
     fn drop_pages(file: &File) -> bool {
         rustix::fs::fadvise(file, 0, None, Advice::DontNeed).unwrap();
         read_at_cached(file, &mut [0], 0).is_err()
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn where_nobody_can_tell_it_is_read() {
-        // Of memory that is a file the kernel does not say it.
+        // For a file in memory, the kernel does not support the check.
         let file = File::from(rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
         (&file).write_all(b"text").unwrap();
         let mut buffer = [0; 10];
@@ -193,7 +194,7 @@ mod tests {
             harness::skip("a file that is not in memory: the file system of the sources keeps its pages");
             return;
         }
-        // The look itself may begin to read, and a quick disk have it at once.
+        // The check itself may start a read, and a fast disk may complete it at once.
         let is_absent = || {
             drop_pages(&file);
             read_at_cached(&file, &mut [0], 0).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)

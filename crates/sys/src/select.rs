@@ -1,8 +1,8 @@
 //! Waiting for events with select(2): one bit per descriptor number and direction.
 //!
-//! The limit of 1,024 descriptors is libc's `fd_set`, not the kernel's: the sets here grow with the highest
-//! descriptor number, and go to the system call itself (pselect6, whose timeout does not depend on the word
-//! size). Each wait copies the sets, because the call overwrites them with its answer.
+//! The limit of 1,024 descriptors is that of libc's `fd_set`, not the kernel's. The sets here grow with
+//! the highest descriptor number, and go directly to the system call (pselect6, whose timeout does not
+//! depend on the word size). Each wait copies the sets, because the call overwrites them with its answer.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -20,16 +20,16 @@ use crate::event::{self, Events, Interest};
 /// A descriptor must be removed before it is closed; otherwise `wait` fails with `EBADF`.
 #[derive(Debug, Default)]
 pub struct SelectSet {
-    /// One bit for each descriptor of the set, also for those with no interest.
+    /// One bit for each descriptor in the set, including those without interest.
     present: BitSet,
     readable: BitSet,
     writable: BitSet,
-    /// By descriptor number.
+    /// The tokens, by descriptor number.
     tokens: Vec<u64>,
     answer: Answer,
 }
 
-/// What the kernel is given in a wait, and turns into what is ready.
+/// The sets that a wait gives to the kernel. The kernel replaces them by what is ready.
 #[derive(Debug, Default)]
 struct Answer {
     readable: BitSet,
@@ -37,16 +37,16 @@ struct Answer {
 }
 
 impl SelectSet {
-    /// Memory that a descriptor takes: a token, and a bit in each of five sets, rounded up.
+    /// Bytes of memory for each descriptor: a token, and a bit in each of five sets, rounded up.
     pub const BYTES_EACH: usize = size_of::<u64>() + 1;
 
-    /// A new and empty set.
+    /// A new, empty set.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Watches `fd`; its events carry `token`. `EEXIST` if it is watched already.
+    /// Watches `fd`. Its events carry `token`. `EEXIST` if it is already watched.
     pub fn add(&mut self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         let number = index(fd);
         if self.present.contains(number) {
@@ -86,8 +86,8 @@ impl SelectSet {
         Ok(())
     }
 
-    /// Waits until something happens or `timeout_ms` is over (`None`: no limit; 0: only looks), and gives the
-    /// number of events (one per descriptor), 0 after a timeout or a signal. select(2).
+    /// Waits until something happens or `timeout_ms` has passed (`None`: no limit; 0: does not wait).
+    /// Returns the number of events (one per descriptor), 0 after a timeout or a signal. select(2).
     pub fn wait(&mut self, events: &mut Events, timeout_ms: Option<u32>) -> io::Result<usize> {
         events.clear();
         // Both sets cover the same numbers; the words above the highest descriptor need not be copied or
@@ -129,13 +129,13 @@ impl SelectSet {
     }
 }
 
-/// The system call: both sets are replaced by what is ready; gives the number of bits set.
+/// The system call. It replaces both sets by what is ready, and returns the number of bits set.
 fn pselect(readable: &mut [usize], writable: &mut [usize], timeout_ms: Option<u32>) -> io::Result<usize> {
     debug_assert_eq!(readable.len(), writable.len());
     let mut timeout = timeout_ms.map(|ms| timespec(Duration::from_millis(ms.into())));
     let timeout = timeout.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
-    // SAFETY: the kernel reads and writes as many bits of each set as its first argument says, which is how
-    // many there are; the timeout is null or lives until the end of this function.
+    // SAFETY: the kernel reads and writes as many bits of each set as its first argument says, which is
+    // their length; the timeout is null or lives until the end of this function.
     let count = unsafe {
         libc::syscall(
             libc::SYS_pselect6,
@@ -175,7 +175,7 @@ impl BitSet {
         self.words.get(number / WORD_BITS).is_some_and(|word| word >> (number % WORD_BITS) & 1 == 1)
     }
 
-    /// The number must be covered.
+    /// Sets a bit. The number must be within the set.
     fn set(&mut self, number: usize, value: bool) {
         let word = &mut self.words[number / WORD_BITS];
         let bit = 1 << (number % WORD_BITS);
@@ -218,7 +218,7 @@ mod tests {
         let high = crate::event::tests::under_high_number(&near);
         set.add(&high, 2, Interest::READABLE).unwrap();
         drop(high);
-        // Another test may have taken the number, and then it is open; the highest possible word is nobody's.
+        // Another test may have opened this number. The highest possible word belongs to no descriptor.
         let last = set.readable.words.len() - 1;
         set.readable.words[last] |= 1 << (WORD_BITS - 1);
         set.writable.words[last] |= 1 << (WORD_BITS - 1);

@@ -1,4 +1,4 @@
-//! Memory that processes have in common after fork(2).
+//! Memory that processes share after fork(2).
 
 use std::io;
 use std::marker::PhantomData;
@@ -11,16 +11,16 @@ use std::sync::atomic::{
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// Types that may lie in memory shared by processes.
+/// Types that may be stored in memory shared by processes.
 ///
-/// Structures of such fields are declared with [`shareable!`](crate::shareable), which needs no `unsafe` of
-/// its user.
+/// Declare structures of such fields with [`shareable!`](crate::shareable), which needs no `unsafe` code
+/// from its user.
 ///
 /// # Safety
 ///
-/// Whatever bytes there are must be a valid value, all zeros to begin with, as other processes may write what
-/// they like; shared references must be usable by several threads; and it must hold no pointers (which mean
-/// something in one process only). So it consists of atomic integers.
+/// Any bytes must be a valid value, beginning with all zeros, because other processes may write anything.
+/// Shared references must be usable by several threads. The type must hold no pointers, which are valid
+/// in one process only. So it consists of atomic integers.
 pub unsafe trait Shareable: Sync {}
 
 macro_rules! shareable_atomics {
@@ -36,7 +36,7 @@ shareable_atomics!(AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize);
 // SAFETY: an array is its elements.
 unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {}
 
-/// Declares a structure of [`Shareable`] fields, which thereby is shareable itself.
+/// Declares a structure of [`Shareable`] fields, which makes the structure shareable as well.
 ///
 /// ```
 /// #![forbid(unsafe_code)]
@@ -93,22 +93,22 @@ macro_rules! shareable {
     };
 }
 
-/// One `T`, zero at first, in memory that is shared with all processes forked later (`MAP_SHARED` and
-/// `MAP_ANONYMOUS`, mmap(2)). It is gone when the last of them has dropped it or ended.
+/// One `T`, initially zero, in memory shared with all processes forked later (`MAP_SHARED` and
+/// `MAP_ANONYMOUS`, mmap(2)). The memory is released when the last of them has dropped it or ended.
 #[derive(Debug)]
 pub struct Shared<T: Shareable> {
     memory: NonNull<T>,
     owns: PhantomData<T>,
 }
 
-// SAFETY: it is a pointer to a `T` that lives as long as itself and is only ever reached by shared reference,
-// which `Shareable` (hence `Sync`) allows to any thread.
+// SAFETY: it is a pointer to a `T` that lives as long as this value. It is only ever reached by shared
+// reference, which `Shareable` (hence `Sync`) allows to any thread.
 unsafe impl<T: Shareable> Send for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T: Shareable> Sync for Shared<T> {}
 
 impl<T: Shareable> Shared<T> {
-    /// Takes fresh memory of whole pages. `ENOMEM` where there is none.
+    /// Takes new memory of whole pages. `ENOMEM` if there is none.
     pub fn new() -> io::Result<Self> {
         const { assert!(align_of::<T>() <= 4_096, "a mapping begins at a page") };
         // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
@@ -124,7 +124,7 @@ impl<T: Shareable> Shared<T> {
         Ok(Self { memory, owns: PhantomData })
     }
 
-    /// Gives it to this process, and to those forked later, for as long as they live.
+    /// Keeps it for the whole life of this process and of those forked later.
     pub fn leak(self) -> &'static T {
         // SAFETY: as for `deref`; the mapping is never undone, as `self` is never dropped.
         unsafe { std::mem::ManuallyDrop::new(self).memory.as_ref() }
@@ -139,24 +139,25 @@ impl<T: Shareable> Deref for Shared<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the mapping is large and aligned enough, lives as long as `self`, and holds a valid `T`:
-        // zero at first, which `Shareable` says is valid, then changed through shared references alone.
+        // SAFETY: the mapping is large and aligned enough, lives as long as `self`, and holds a valid
+        // `T`: zero at first, which `Shareable` guarantees to be valid, then changed only through shared
+        // references.
         unsafe { self.memory.as_ref() }
     }
 }
 
 impl<T: Shareable> Drop for Shared<T> {
     fn drop(&mut self) {
-        // SAFETY: this very mapping was made by `new`, and references to it end with `self`. An error leaves
-        // it mapped, which harms nobody.
+        // SAFETY: `new` made this very mapping, and references to it end with `self`. After an error it
+        // stays mapped, which does no harm.
         unsafe {
             let _ = munmap(self.memory.as_ptr().cast(), Self::LENGTH);
         }
     }
 }
 
-/// Any number of `T`, zero at first, shared like [`Shared`]. Memory is taken as it is used, and counts for
-/// nothing before (`MAP_NORESERVE`).
+/// Any number of `T`, initially zero, shared like [`Shared`]. Memory is taken only when it is used, and
+/// is not counted before (`MAP_NORESERVE`).
 #[derive(Debug)]
 pub struct Region<T: Shareable> {
     memory: NonNull<T>,
@@ -170,8 +171,7 @@ unsafe impl<T: Shareable> Send for Region<T> {}
 unsafe impl<T: Shareable> Sync for Region<T> {}
 
 impl<T: Shareable> Region<T> {
-    /// Takes fresh memory of whole pages. `ENOMEM` where there is none, or so much that its size is no
-    /// number.
+    /// Takes new memory of whole pages. `ENOMEM` if there is none, or if the size overflows.
     pub fn new(count: usize) -> io::Result<Self> {
         const { assert!(align_of::<T>() <= 4_096 && size_of::<T>() > 0, "a mapping begins at a page") };
         let length = Self::length(count).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -183,14 +183,14 @@ impl<T: Shareable> Region<T> {
         Ok(Self { memory, count, owns: PhantomData })
     }
 
-    /// Gives it to this process, and to those forked later, for as long as they live.
+    /// Keeps it for the whole life of this process and of those forked later.
     pub fn leak(self) -> &'static [T] {
         let this = std::mem::ManuallyDrop::new(self);
         // SAFETY: as for `deref`; the mapping is never undone, as `self` is never dropped.
         unsafe { std::slice::from_raw_parts(this.memory.as_ptr(), this.count) }
     }
 
-    /// Bytes of a mapping for so many, which cannot be empty.
+    /// The size of a mapping for `count` elements. A mapping cannot be empty.
     fn length(count: usize) -> Option<usize> {
         count.max(1).checked_mul(size_of::<T>()).filter(|&length| isize::try_from(length).is_ok())
     }
@@ -201,8 +201,9 @@ impl<T: Shareable> Deref for Region<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: the mapping has room for `count`, is aligned, lives as long as `self`, and holds valid `T`:
-        // zero at first, which `Shareable` says is valid, then changed through shared references alone.
+        // SAFETY: the mapping has room for `count`, is aligned, lives as long as `self`, and holds valid
+        // `T`: zero at first, which `Shareable` guarantees to be valid, then changed only through shared
+        // references.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.count) }
     }
 }
@@ -210,8 +211,8 @@ impl<T: Shareable> Deref for Region<T> {
 impl<T: Shareable> Drop for Region<T> {
     fn drop(&mut self) {
         if let Some(length) = Self::length(self.count) {
-            // SAFETY: this very mapping was made by `new`, and references to it end with `self`. An error
-            // leaves it mapped, which harms nobody.
+            // SAFETY: `new` made this very mapping, and references to it end with `self`. After an error
+            // it stays mapped, which does no harm.
             unsafe {
                 let _ = munmap(self.memory.as_ptr().cast(), length);
             }
@@ -219,20 +220,20 @@ impl<T: Shareable> Drop for Region<T> {
     }
 }
 
-/// Gives a whole region's memory back to the system, whoever has it mapped: it is zero then, and is taken
-/// anew as it is used. madvise(2), `MADV_REMOVE`.
+/// Returns the memory of a whole region to the system, for every process that has it mapped. The region
+/// is then zero, and takes memory again when it is used. madvise(2), `MADV_REMOVE`.
 ///
 /// # Errors
 ///
-/// The kernel does not take it: it stays as it is, in part or all of it.
+/// The kernel refuses: all or a part of the region stays as it is.
 pub fn empty<T: Shareable>(region: &'static [T]) -> io::Result<()> {
-    // The rest of the last page is nobody's.
+    // No other value uses the rest of the last page.
     let end = region.as_ptr_range().end as usize;
     remove_pages(region.as_ptr() as usize, end.next_multiple_of(rustix::param::page_size()))
 }
 
-/// Gives the whole pages of a part of a region back to the system, as [`empty`] does. The rest stays as it
-/// is.
+/// Returns the whole pages in a part of a region to the system, as [`empty`] does. The rest does not
+/// change.
 ///
 /// # Errors
 ///
@@ -247,12 +248,12 @@ fn remove_pages(from: usize, to: usize) -> io::Result<()> {
     if from >= to {
         return Ok(());
     }
-    // SAFETY: the pages hold `Shareable` values, to which zeros may be written through shared references at
-    // any time, and the mapping stays. Memory that is not shared is refused.
+    // SAFETY: the pages hold `Shareable` values, to which zeros may be written through shared references
+    // at any time, and the mapping stays. The kernel refuses memory that is not shared.
     Ok(unsafe { madvise(from as *mut _, to - from, Advice::LinuxRemove) }?)
 }
 
-/// Writes bytes to shared memory of the same length.
+/// Copies bytes into shared memory of the same length.
 ///
 /// # Panics
 ///
@@ -305,7 +306,7 @@ mod tests {
     #[test]
     fn is_the_same_memory_after_fork() {
         let block: Shared<Block> = Shared::new().unwrap();
-        // SAFETY: the child only writes atomics and ends without running any of the parent's code.
+        // SAFETY: the child only writes atomics, and ends without running any of the parent's code.
         let child = unsafe { libc::fork() };
         assert!(child >= 0);
         if child == 0 {
@@ -354,7 +355,7 @@ mod tests {
         assert!(!is_zero(0..page) && !is_zero(3 * page..4 * page));
         empty_pages(&bytes[10..page + 10]).unwrap();
         assert!(!is_zero(0..page));
-        // SAFETY: the child does nothing but this, and ends.
+        // SAFETY: the child does only this, and ends.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let emptied = empty(bytes);

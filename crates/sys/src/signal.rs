@@ -1,8 +1,8 @@
-//! Signals taken in turn by a thread that waits for them, rather than by handlers.
+//! Signals that a thread waits for and takes one by one, instead of handlers.
 //!
-//! The first thread blocks the set before it starts others (which inherit that) and then waits. The one
-//! handler there is wakes an event loop, which looks for the reason itself. A process that is to be executed
-//! must have its set unblocked first.
+//! The first thread blocks the set of signals before it starts other threads, which inherit the mask.
+//! Then it waits. The only handler wakes an event loop, which finds out the reason itself. Before a
+//! process executes a program, it must unblock its set.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::wake::Wake;
 
-/// The signals that a server takes notice of, signal(7).
+/// The signals that a server handles, signal(7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum Signal {
@@ -58,7 +58,7 @@ impl SignalSet {
     #[must_use]
     pub fn new(signals: &[Signal]) -> Self {
         let mut set = MaybeUninit::uninit();
-        // SAFETY: sigemptyset initialises the set; sigaddset is then given an initialised set and a valid
+        // SAFETY: sigemptyset initialises the set; sigaddset then gets an initialised set and a valid
         // number.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
@@ -69,7 +69,7 @@ impl SignalSet {
         }
     }
 
-    /// What is left of the set without these.
+    /// The set without these signals.
     #[must_use]
     pub fn without(&self, signals: &[Signal]) -> Self {
         let mut rest = self.clone();
@@ -80,19 +80,19 @@ impl SignalSet {
         rest
     }
 
-    /// Holds these signals back from the calling thread, and from those that it starts from now on, so that
-    /// they can be waited for. `pthread_sigmask(3)`.
+    /// Blocks these signals in the calling thread, and in the threads that it starts from now on, so that
+    /// a thread can wait for them. `pthread_sigmask(3)`.
     pub fn block(&self) -> io::Result<()> {
         self.mask(libc::SIG_BLOCK)
     }
 
-    /// Lets these signals through to the calling thread again. `pthread_sigmask(3)`.
+    /// Unblocks these signals in the calling thread. `pthread_sigmask(3)`.
     pub fn unblock(&self) -> io::Result<()> {
         self.mask(libc::SIG_UNBLOCK)
     }
 
     fn mask(&self, how: libc::c_int) -> io::Result<()> {
-        // SAFETY: the set is initialised; the old mask is not asked for.
+        // SAFETY: the set is initialised; the old mask is not requested.
         match unsafe { libc::pthread_sigmask(how, &raw const self.set, ptr::null_mut()) } {
             0 => Ok(()),
             code => Err(io::Error::from_raw_os_error(code)),
@@ -124,14 +124,15 @@ pub fn wait_timeout(set: &SignalSet, timeout_ms: u32) -> io::Result<Option<Signa
     let end = Instant::now() + Duration::from_millis(u64::from(timeout_ms));
     loop {
         let timeout = crate::clock::timespec(end.saturating_duration_since(Instant::now()));
-        // SAFETY: the set and the timeout are valid for the call; details of the signal are not asked for.
+        // SAFETY: the set and the timeout are valid for the call; details of the signal are not
+        // requested.
         let number = unsafe { libc::sigtimedwait(&raw const set.set, ptr::null_mut(), &raw const timeout) };
         if number > 0 {
             return known(number).map(Some);
         }
         match io::Error::last_os_error() {
             error if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-            // Another signal, not of the set, was handled meanwhile.
+            // Another signal, which is not in the set, was handled meanwhile.
             error if error.kind() == io::ErrorKind::Interrupted => {}
             error => return Err(error),
         }
@@ -141,64 +142,64 @@ pub fn wait_timeout(set: &SignalSet, timeout_ms: u32) -> io::Result<Option<Signa
 /// Makes writing to a closed connection an error (`EPIPE`) instead of the end of the process. signal(7),
 /// `SIGPIPE`.
 ///
-/// Rust's startup does the same; a library entered from elsewhere, or a program started with another
-/// disposition in mind, says it itself.
+/// Rust's startup code does the same. A library entered from elsewhere, or a program started with another
+/// disposition, must set this itself.
 pub fn ignore_broken_pipe() -> io::Result<()> {
     // SAFETY: ignoring installs no handler.
     unsafe { dispose(libc::SIGPIPE, libc::SIG_IGN) }
 }
 
-/// Has the kernel let a process in the background write to its terminal, whatever the terminal is set to
-/// (`stty tostop`): otherwise a message of one would stop them all. signal(7), `SIGTTOU`.
+/// Lets a process in the background write to its terminal, whatever the terminal's settings (`stty
+/// tostop`). Otherwise a message of one process would stop all of them. signal(7), `SIGTTOU`.
 pub fn ignore_background_output() -> io::Result<()> {
     // SAFETY: ignoring installs no handler.
     unsafe { dispose(libc::SIGTTOU, libc::SIG_IGN) }
 }
 
-/// Has the kernel tell of children that end, by `SIGCHLD` and waitpid(2), although whoever started this
-/// program may have ignored that signal: a program inherits it, and its children would vanish without a trace
-/// (waitpid(2), "NOTES").
+/// Makes the kernel report children that end, by `SIGCHLD` and waitpid(2). The process that started this
+/// program may have ignored that signal, and a program inherits this. Its children would then vanish
+/// without a trace (waitpid(2), "NOTES").
 pub fn notice_children() -> io::Result<()> {
-    // SAFETY: the usual disposition installs no handler.
+    // SAFETY: the default disposition installs no handler.
     unsafe { dispose(libc::SIGCHLD, libc::SIG_DFL) }
 }
 
-/// Wakes `wake` whenever one of `signals` arrives from now on, and lets them through to the calling thread;
-/// which came is told by [`take_arrived`]. sigaction(2).
+/// Wakes `wake` whenever one of `signals` arrives from now on, and unblocks them in the calling thread.
+/// [`take_arrived`] says which signal arrived. sigaction(2).
 ///
-/// There is one wake-up of this kind in a process; that of the last call holds.
+/// A process has one wake-up of this kind. The last call replaces the earlier ones.
 pub fn wake_on(signals: &[Signal], wake: &'static Wake) -> io::Result<()> {
     WOKEN.store(wake.as_fd().as_raw_fd(), Ordering::Release);
     let handler: extern "C" fn(libc::c_int) = write_to_woken;
     for signal in signals {
         // SAFETY: the handler changes an atomic, makes one async-signal-safe call (signal-safety(7)) and
-        // leaves errno as it was.
+        // restores errno.
         unsafe { dispose(signal.number(), handler as libc::sighandler_t) }?;
     }
     SignalSet::new(signals).unblock()
 }
 
-/// Whether a signal that [`wake_on`] was told of has come since this was last asked.
+/// Whether a signal given to [`wake_on`] has arrived since the last call.
 pub fn take_arrived(signal: Signal) -> bool {
     let bit = 1 << signal.number();
     ARRIVED.fetch_and(!bit, Ordering::AcqRel) & bit != 0
 }
 
-/// Whether any has come that [`take_arrived`] would tell of. Costs a look into memory.
+/// Whether any signal has arrived that [`take_arrived`] would report. This costs one memory access.
 #[inline]
 pub fn has_arrived() -> bool {
     ARRIVED.load(Ordering::Acquire) != 0
 }
 
 static WOKEN: AtomicI32 = AtomicI32::new(-1);
-/// A bit for each signal's number.
+/// One bit for each signal number.
 static ARRIVED: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn write_to_woken(number: libc::c_int) {
     ARRIVED.fetch_or(1 << number, Ordering::Release);
     let one = 1_u64.to_ne_bytes();
-    // SAFETY: the place of this thread's errno; writing takes bytes that live through the call. A number that
-    // is no descriptor is an error that concerns nobody.
+    // SAFETY: this is the location of this thread's errno; the write takes bytes that live through the
+    // call. For a number that is not a descriptor, the call fails, and no other code is affected.
     unsafe {
         let errno = libc::__errno_location();
         let before = *errno;
@@ -207,7 +208,7 @@ extern "C" fn write_to_woken(number: libc::c_int) {
     }
 }
 
-/// Sets what becomes of a signal, signal(2).
+/// Sets the disposition of a signal, signal(2).
 ///
 /// # Safety
 ///
@@ -228,7 +229,7 @@ fn known(number: i32) -> io::Result<Signal> {
 mod tests {
     use super::*;
 
-    /// To the calling thread only, so that tests in other threads are not disturbed.
+    /// Sends the signal only to the calling thread, so that tests in other threads are not disturbed.
     fn raise(signal: Signal) {
         // SAFETY: sends a signal that the caller has blocked to the calling thread.
         assert_eq!(unsafe { libc::pthread_kill(libc::pthread_self(), signal.number()) }, 0);

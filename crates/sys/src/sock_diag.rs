@@ -1,4 +1,4 @@
-//! Listening TCP sockets of a network namespace, whoever they belong to. `sock_diag(7)`.
+//! Listening TCP sockets in a network namespace, of all processes. `sock_diag(7)`.
 
 use std::fs::File;
 use std::io;
@@ -15,15 +15,15 @@ use crate::tcp_info::AcceptQueue;
 /// One listening socket. Several may have the same address (`SO_REUSEPORT`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListeningSocket {
-    /// Where it listens.
+    /// The address that it listens on.
     pub address: SocketAddr,
     /// Its accept queue.
     pub queue: AcceptQueue,
-    /// As in [`tcp_info::dropped`](crate::tcp_info::dropped).
+    /// Its drops, as in [`tcp_info::dropped`](crate::tcp_info::dropped).
     pub dropped: Option<u32>,
 }
 
-// Of linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h and net/tcp_states.h.
+// Constants from linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h and net/tcp_states.h.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLM_F_REQUEST: u16 = 0x001;
 const NLM_F_DUMP: u16 = 0x300;
@@ -36,7 +36,7 @@ const HEADER: usize = 16;
 /// `struct inet_diag_msg`
 const MESSAGE: usize = 72;
 
-/// All of the calling thread's network namespace.
+/// All listening sockets in the calling thread's network namespace.
 pub fn listening() -> io::Result<Vec<ListeningSocket>> {
     let netlink =
         socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
@@ -48,7 +48,7 @@ pub fn listening() -> io::Result<Vec<ListeningSocket>> {
     Ok(found)
 }
 
-/// All of a process's network namespace. `setns(2)`, in a thread made for it.
+/// All listening sockets in a process's network namespace. `setns(2)`, in a thread started for it.
 ///
 /// # Errors
 ///
@@ -63,7 +63,7 @@ pub fn listening_at(pid: u32) -> io::Result<Vec<ListeningSocket>> {
     thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
 }
 
-/// `struct nlmsghdr` and `struct inet_diag_req_v2`, all in the machine's byte order.
+/// `struct nlmsghdr` and `struct inet_diag_req_v2`, in the machine's byte order.
 fn request(family: AddressFamily) -> [u8; HEADER + 56] {
     let mut bytes = [0; HEADER + 56];
     let length = bytes.len() as u32;
@@ -77,7 +77,7 @@ fn request(family: AddressFamily) -> [u8; HEADER + 56] {
     bytes
 }
 
-/// Receives an answer to its end.
+/// Receives an answer up to its end.
 fn receive(netlink: impl AsFd, found: &mut Vec<ListeningSocket>) -> io::Result<()> {
     // More than the kernel puts into one datagram of a dump.
     let mut room = vec![0; 64 << 10];
@@ -98,7 +98,7 @@ fn receive(netlink: impl AsFd, found: &mut Vec<ListeningSocket>) -> io::Result<(
     }
 }
 
-/// The kind of the first message, what is in it, and what follows it.
+/// The kind of the first message, its content, and the bytes after it.
 fn take_message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = word(bytes.get(..4)?) as usize;
     let kind = u16::from_ne_bytes([*bytes.get(4)?, *bytes.get(5)?]);
@@ -106,7 +106,7 @@ fn take_message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     Some((kind, body, bytes.get(length.next_multiple_of(4)..).unwrap_or_default()))
 }
 
-/// `struct inet_diag_msg` and its attributes.
+/// Parses `struct inet_diag_msg` and its attributes.
 fn parse(body: &[u8]) -> Option<ListeningSocket> {
     let message = body.get(..MESSAGE)?;
     let port = u16::from_be_bytes([message[4], message[5]]);
@@ -131,7 +131,7 @@ fn parse(body: &[u8]) -> Option<ListeningSocket> {
     Some(ListeningSocket { address: SocketAddr::new(ip, port), queue, dropped })
 }
 
-/// The first four bytes.
+/// The first four bytes as a number.
 fn word(bytes: &[u8]) -> u32 {
     u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }

@@ -1,7 +1,8 @@
 //! Sockets: listening, accepting, receiving, sending and ending.
 //!
-//! All sockets made here are closed on exec, and non-blocking but for those of [`accept_blocking_from`].
-//! Calls that find nothing to do give [`WouldBlock`](std::io::ErrorKind::WouldBlock); none is retried here.
+//! All sockets created here are closed on exec. They are non-blocking, except those of
+//! [`accept_blocking_from`]. Calls that find nothing to do return
+//! [`WouldBlock`](std::io::ErrorKind::WouldBlock). No call is retried here.
 
 mod accept;
 mod address;
@@ -48,7 +49,7 @@ mod tests {
     use crate::epoll::Epoll;
     use crate::event::{Events, Interest};
 
-    /// The file of whoever makes the socket.
+    /// A file that belongs to the process that creates the socket.
     pub(super) const OWN: SocketFile = SocketFile { mode: 0o600, owner: None, group: None };
 
     pub(super) fn listen(options: ListenOptions) -> (OwnedFd, SocketAddr) {
@@ -70,7 +71,7 @@ mod tests {
         (accept(&listener).unwrap(), client)
     }
 
-    /// Begins to connect to `address`, and does not wait for it.
+    /// Begins to connect to `address`, and does not wait for the result.
     pub(super) fn begin_connecting(address: SocketAddr) -> OwnedFd {
         let client = net::socket_with(family(address), SocketType::STREAM, NEW, None).unwrap();
         assert_eq!(net::connect(&client, &address), Err(rustix::io::Errno::INPROGRESS));

@@ -1,29 +1,28 @@
-//! What the kernel knows about a TCP socket (`TCP_INFO`, tcp(7)).
+//! What the kernel reports about a TCP socket (`TCP_INFO`, tcp(7)).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 use crate::socket::option;
 
-/// `TCP_LISTEN` of the kernel's `net/tcp_states.h`.
+/// `TCP_LISTEN` in the kernel's `net/tcp_states.h`.
 const LISTEN: u8 = 10;
 
-/// The accept queue of a listening socket: connections that are established and wait to be accepted.
-/// listen(2).
+/// The accept queue of a listening socket: established connections that wait to be accepted. listen(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AcceptQueue {
     /// Connections that wait now.
     pub length: u32,
-    /// How many the kernel lets wait: the backlog, or net.core.somaxconn if that is less. The kernel's
-    /// comparison lets one more in.
+    /// How many connections the kernel lets wait: the smaller of the backlog and net.core.somaxconn. The
+    /// kernel's comparison allows one more.
     pub limit: u32,
 }
 
-/// The accept queue of a listening TCP socket. `EINVAL` where the socket does not listen, `ENOPROTOOPT` or
-/// `EOPNOTSUPP` where it is not TCP's.
+/// The accept queue of a listening TCP socket. `EINVAL` if the socket does not listen, `ENOPROTOOPT` or
+/// `EOPNOTSUPP` if it is not a TCP socket.
 ///
-/// A listener's `TCP_INFO` has the length in `tcpi_unacked` and the limit in `tcpi_sacked` (`tcp_get_info` in
-/// the kernel's `net/ipv4/tcp.c`).
+/// A listener's `TCP_INFO` has the length in `tcpi_unacked` and the limit in `tcpi_sacked`
+/// (`tcp_get_info` in the kernel's `net/ipv4/tcp.c`).
 pub fn accept_queue(listener: impl AsFd) -> io::Result<AcceptQueue> {
     let info = tcp_info(listener)?;
     if info.tcpi_state != LISTEN {
@@ -32,19 +31,19 @@ pub fn accept_queue(listener: impl AsFd) -> io::Result<AcceptQueue> {
     Ok(AcceptQueue { length: info.tcpi_unacked, limit: info.tcpi_sacked })
 }
 
-/// Milliseconds since the last segment came on a TCP connection: of one just accepted, at most how long it is
-/// since its client was heard, and so at least how long it has waited in the accept queue, to the kernel's
-/// timer tick.
+/// Milliseconds since the last segment arrived on a TCP connection. The client of a connection just accepted
+/// was last heard from at most this long ago. So the connection has waited in the accept queue for at least
+/// this long, to the precision of the kernel's timer tick.
 ///
-/// The larger of `tcpi_last_data_recv` and `tcpi_last_ack_recv`: a client that sends its request at once has
-/// its data there a round trip after its handshake at the latest.
+/// This is the larger of `tcpi_last_data_recv` and `tcpi_last_ack_recv`. If a client sends its request at
+/// once, the data arrives at most one round trip after its handshake.
 pub fn waited_ms(accepted: impl AsFd) -> io::Result<u32> {
     let info = tcp_info(accepted)?;
     Ok(info.tcpi_last_data_recv.max(info.tcpi_last_ack_recv))
 }
 
-/// Bytes that were sent and have not reached the peer as far as is known: `SIOCOUTQ`, tcp(7). Through a Unix
-/// socket, the memory that is taken by what the peer has not read.
+/// Bytes that were sent and, as far as is known, have not reached the peer: `SIOCOUTQ`, tcp(7). For a
+/// Unix socket: the memory taken by what the peer has not read.
 pub fn send_queue(socket: impl AsFd) -> io::Result<u32> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the kernel writes an int, which lives through the call.
@@ -54,38 +53,38 @@ pub fn send_queue(socket: impl AsFd) -> io::Result<u32> {
     Ok(bytes.max(0).cast_unsigned())
 }
 
-/// How far what was written to a TCP socket has come, whoever has written it.
+/// How much of the data written to a TCP socket has arrived, whichever process wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes that the peer has acknowledged since the connection is up.
+    /// Bytes that the peer has acknowledged since the connection was established.
     pub acknowledged: u64,
-    /// Bytes that it has not.
+    /// Bytes that it has not acknowledged.
     pub queued: u32,
 }
 
 impl Progress {
-    /// Bytes written since the connection is up. Too many by what was acknowledged between two calls: look
-    /// again.
+    /// Bytes written since the connection was established. Bytes acknowledged between the two calls are
+    /// counted twice: in that case, read it again.
     pub fn written(self) -> u64 {
         self.acknowledged + u64::from(self.queued)
     }
 }
 
-/// How far it has come. `SIOCOUTQ` and `tcpi_bytes_acked`, tcp(7): two calls.
+/// The current progress. `SIOCOUTQ` and `tcpi_bytes_acked`, tcp(7): two calls.
 pub fn progress(socket: impl AsFd) -> io::Result<Progress> {
     let queued = send_queue(&socket)?;
     let info = tcp_info(socket)?;
     Ok(Progress { acknowledged: info.tcpi_bytes_acked, queued })
 }
 
-/// Packets that the kernel has dropped at this socket, whatever the cause; wraps at 2^32. `SO_MEMINFO` (the
+/// Packets that the kernel has dropped at this socket, for any reason; wraps at 2^32. `SO_MEMINFO` (the
 /// kernel's `sk_drops`).
 ///
-/// A listening socket counts more than `ListenDrops` does: a handshake's last packet for which the accept
-/// queue has no room counts twice, and once each packet that does not bring a half-open connection further,
-/// such as a SYN sent again.
+/// A listening socket counts more than `ListenDrops` does. The last packet of a handshake counts twice if
+/// the accept queue has no room for it. Each packet that does not advance a half-open connection, such as
+/// a repeated SYN, counts once.
 pub fn dropped(socket: impl AsFd) -> io::Result<u32> {
-    // As many as `SK_MEMINFO_VARS` of `linux/sock_diag.h`; the last is `SK_MEMINFO_DROPS`.
+    // The number of entries is `SK_MEMINFO_VARS` in `linux/sock_diag.h`; the last is `SK_MEMINFO_DROPS`.
     // SAFETY: integers.
     let figures: [u32; 9] = unsafe { option::get(socket, libc::SOL_SOCKET, libc::SO_MEMINFO) }?;
     Ok(figures[8])
@@ -187,7 +186,7 @@ mod tests {
         let (other, _) = listener(1);
         assert_eq!(dropped(&full).unwrap(), 0);
         let _clients: Vec<_> = (0..4).map(|_| crate::client::connect(None, address).unwrap()).collect();
-        // One more than the backlog fits.
+        // One connection more than the backlog fits.
         assert!(dropped(&full).unwrap() >= 2, "{}", dropped(&full).unwrap());
         assert_eq!(dropped(&other).unwrap(), 0);
     }

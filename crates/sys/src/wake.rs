@@ -6,29 +6,30 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-/// An event counter, eventfd(2): watched for reading by the loop to be woken, usable by any thread, and by
-/// processes forked after its creation.
+/// An event counter, eventfd(2). The loop to be woken watches it for reading. Any thread can use it, and
+/// so can processes forked after its creation.
 #[derive(Debug)]
 pub struct Wake {
     descriptor: OwnedFd,
 }
 
 impl Wake {
-    /// Not woken at first. Non-blocking and closed on exec.
+    /// A wake-up that has not been triggered. Non-blocking and closed on exec.
     pub fn new() -> io::Result<Self> {
         Ok(Self { descriptor: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)? })
     }
 
-    /// Makes the descriptor readable until the next [`clear`](Self::clear). Calls in between add nothing.
+    /// Makes the descriptor readable until the next [`clear`](Self::clear). Further calls before that
+    /// have no effect.
     pub fn wake(&self) -> io::Result<()> {
         match rustix::io::write(&self.descriptor, &1_u64.to_ne_bytes()) {
-            // The counter is full, hence the descriptor is readable.
+            // The counter is full, so the descriptor is readable.
             Ok(_) | Err(Errno::AGAIN) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Makes the descriptor unreadable again, and tells whether it was woken.
+    /// Makes the descriptor unreadable again, and returns whether it was woken.
     pub fn clear(&self) -> io::Result<bool> {
         match rustix::io::read(&self.descriptor, &mut [0_u8; 8]) {
             Ok(_) => Ok(true),

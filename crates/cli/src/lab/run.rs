@@ -51,8 +51,11 @@ pub(crate) struct Report {
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// Print tables in Markdown: a row for each point, the best of each kind of server
-    #[arg(long)]
+    #[arg(long, conflicts_with = "pictures")]
     markdown: bool,
+    /// Write every figure of the page into this directory, as SVG for documents, light or dark
+    #[arg(long, value_name = "DIR")]
+    pictures: Option<PathBuf>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -196,7 +199,12 @@ pub(super) fn tell(directory: &Path) -> Result<()> {
 }
 
 pub(crate) fn report(options: &Report) -> Result<ExitCode> {
-    if options.markdown {
+    if let Some(out) = &options.pictures {
+        let results = Results::of(&tuned::reported(&options.directory))?;
+        for path in report::pictures::write(&results, out)? {
+            print(&format!("{}\n", path.display()))?;
+        }
+    } else if options.markdown {
         let results = Results::of(&tuned::reported(&options.directory))?;
         print(&report::markdown::text(&results))?;
     } else {

@@ -1,4 +1,4 @@
-//! The client's side of one connection as a state machine without IO.
+//! The client's side of one connection, as a state machine without IO.
 
 use std::ops::Range;
 
@@ -10,33 +10,33 @@ use super::response::{BodyLength, ResponseHead};
 use crate::Method;
 use crate::chunked::{ChunkDecoder, Chunked};
 
-/// The most bytes of a response's head, status line and blank line included.
+/// The most bytes of a response's head, including status line and blank line.
 pub const MAX_HEAD_BYTES: usize = 64 << 10;
 
-/// The most requests that may await their replies on one connection.
+/// The most requests that may be waiting for their replies on one connection.
 pub const MAX_PIPELINED: u32 = 64;
 
-/// What [`Connection::receive`] found.
+/// The result of [`Connection::receive`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// Nothing more can be made of the input: keep what was not consumed and come back with more.
+    /// The input has nothing more to process: keep what was not consumed, and call again with more.
     NeedInput,
-    /// The head of a final response. Interim ones (1xx) are passed over.
+    /// The head of a final response. Interim responses (1xx) are skipped.
     Head(ResponseHead<'a>),
     /// A piece of the body: this range of the input, never empty.
     Body(Range<usize>),
     /// The reply is complete.
     EndOfReply {
-        /// Whether the connection may be used for more requests. If not, no further reply will come: close,
-        /// or read on for the server's end, to see that no byte comes before it.
+        /// Whether the connection may be used for more requests. If not, no further reply will come. Then
+        /// close, or read on until the server closes, to check that it sends no byte before that.
         keep_alive: bool,
     },
-    /// The server has closed, between replies or after the last. Requests that still
-    /// [await their replies](Connection::awaited) will not be answered.
+    /// The server has closed, between replies or after the last. Requests that still [wait for their
+    /// replies](Connection::awaited) will not be answered.
     Closed,
 }
 
-/// As many requests as may be await their replies.
+/// The maximum number of requests already wait for their replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{MAX_PIPELINED} requests await their replies already")]
 pub struct PipelineFull;
@@ -48,19 +48,19 @@ pub struct Connection {
     awaited: Awaited,
 }
 
-/// What input is taken for.
+/// How input is interpreted.
 #[derive(Debug)]
 enum Reading {
-    /// A head that has begun or will begin.
+    /// As a head that has begun or will begin.
     Head(Scan),
-    /// The body of a reply, and whether the connection goes on after it.
+    /// As the body of a reply, and whether the connection stays open after it.
     Body(Body, bool),
-    /// Nothing ever again.
+    /// Never again.
     Over,
     Failed(ReplyError),
 }
 
-/// A body on its way in.
+/// A body that is being received.
 #[derive(Debug)]
 enum Body {
     Length(u64),
@@ -80,19 +80,20 @@ impl Connection {
         Self::default()
     }
 
-    /// A request has been (or is being) sent: its reply is awaited after those of the requests before it.
+    /// Records that a request has been (or is being) sent. Its reply comes after those of the requests
+    /// before it.
     pub fn sent_request(&mut self, method: Method<'_>) -> Result<(), PipelineFull> {
         self.awaited.push(method == Method::Head)
     }
 
-    /// How many requests await the end of their replies.
+    /// How many requests wait for the end of their replies.
     pub fn awaited(&self) -> u32 {
         self.awaited.count
     }
 
-    /// Takes input that starts at the first byte not yet consumed, and says how much of it is used up and
-    /// what it means. `eof`: the server has closed its side. Call again with the rest until the event is
-    /// [`NeedInput`](Event::NeedInput) or [`Closed`](Event::Closed).
+    /// Takes input that starts at the first byte not consumed yet. Returns how much of it was consumed
+    /// and what it means. `eof`: the server has closed its side. Call again with the rest until the event
+    /// is [`NeedInput`](Event::NeedInput) or [`Closed`](Event::Closed).
     pub fn receive<'a>(&mut self, input: &'a [u8], eof: bool) -> Result<(usize, Event<'a>), ReplyError> {
         let received = match &mut self.reading {
             Reading::Head(_) => self.receive_head(input, eof),
@@ -114,9 +115,9 @@ impl Connection {
         received
     }
 
-    /// How many of the coming bytes are certainly body, so that whoever has no use for them can have the
-    /// kernel drop them unseen (`MSG_TRUNC`, tcp(7)) and report that with [`skipped`](Self::skipped). Valid
-    /// only when all input received before has been consumed.
+    /// How many of the next bytes are certainly body. A caller that does not need them can let the kernel
+    /// drop them (`MSG_TRUNC`, tcp(7)) and report that with [`skipped`](Self::skipped). Valid only when
+    /// all input received before has been consumed.
     pub fn skip_body_hint(&self) -> u64 {
         match &self.reading {
             Reading::Body(Body::Length(left), _) => *left,
@@ -126,7 +127,8 @@ impl Connection {
         }
     }
 
-    /// So many bytes of body were received and dropped, at most [`skip_body_hint`](Self::skip_body_hint).
+    /// Records that `count` bytes of body were received and dropped, at most
+    /// [`skip_body_hint`](Self::skip_body_hint).
     pub fn skipped(&mut self, count: u64) {
         debug_assert!(count <= self.skip_body_hint(), "skipping past the end of a body");
         match &mut self.reading {
@@ -183,7 +185,7 @@ impl Connection {
 }
 
 impl Body {
-    /// Takes the next piece of the body off `input`.
+    /// Takes the next piece of the body from `input`.
     fn take<'a>(&mut self, input: &'a [u8], eof: bool) -> Result<(usize, Event<'a>), ReplyError> {
         const END: Event<'_> = Event::EndOfReply { keep_alive: false };
         let (consumed, event) = match self {
@@ -209,7 +211,7 @@ impl Body {
     }
 }
 
-/// The requests that await their replies, first sent first: all that matters of each is whether it was HEAD.
+/// The requests that wait for their replies, in the order sent. Each needs only whether it was HEAD.
 #[derive(Debug, Default)]
 struct Awaited {
     is_head: u64,
@@ -236,7 +238,7 @@ impl Awaited {
     }
 }
 
-/// How far a head has been scanned, so that one that arrives byte by byte is not looked through again and
+/// How far a head has been scanned, so that a head that arrives byte by byte is not scanned again and
 /// again. Positions are relative to its first byte.
 #[derive(Debug, Default)]
 struct Scan {
@@ -245,8 +247,8 @@ struct Scan {
 }
 
 impl Scan {
-    /// The length of the head, blank line included, once it is complete. `input` starts with the head's first
-    /// byte and holds at least what it held at the last call.
+    /// The length of the head, including its blank line, once it is complete. `input` starts with the
+    /// head's first byte, and has at least the bytes of the last call.
     fn find_end(&mut self, input: &[u8]) -> Result<Option<usize>, ReplyError> {
         const START: &[u8] = b"HTTP/1.";
         let known = START.len().min(input.len());
@@ -291,7 +293,7 @@ mod tests {
         connection
     }
 
-    /// Everything said about one input, on a line: heads as status and length, bodies as text.
+    /// All events for one input, on a line: heads as status and length, bodies as text.
     fn told(methods: &[Method<'_>], input: &str, eof: bool) -> String {
         let mut connection = awaiting(methods);
         let (mut told, mut at) = (Vec::new(), 0);
@@ -408,7 +410,7 @@ mod tests {
         ] {
             assert_eq!(get(input, false), "Malformed", "{input:?}");
         }
-        // Those that HTTP gives no meaning are applications' own.
+        // Applications may use the codes that HTTP does not define.
         for status in [600, 999] {
             let reply = format!("HTTP/1.1 {status} High\r\nContent-Length: 1\r\n\r\na");
             assert_eq!(get(&reply, false), format!("{status}:Bytes(1) a end more(0)"));
@@ -420,7 +422,7 @@ mod tests {
         let long = format!("HTTP/1.1 200 OK\r\nA: {}", "a".repeat(MAX_HEAD_BYTES));
         assert_eq!(get(&long, false), "HeadTooLarge");
         assert_eq!(get(&format!("{long}\r\n\r\n"), false), "HeadTooLarge");
-        // Bytes alone bound it.
+        // Only the bytes are limited, not the lines.
         for count in [63, 64, 65, 10_000] {
             let many = "A: b\r\n".repeat(count);
             let reply = format!("HTTP/1.1 200 OK\r\n{many}Content-Length: 1\r\n\r\na");

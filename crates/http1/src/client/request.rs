@@ -1,14 +1,14 @@
-//! Writing requests (RFC 9112 section 3).
+//! Writes requests (RFC 9112 section 3).
 
 use thiserror::Error;
 
 use crate::Method;
 use crate::syntax::{is_text, is_token};
 
-/// Why a request can't be written: it would not be the one message that was meant.
+/// Why a request cannot be written: the server would not receive the one message that was intended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
-    /// Empty, or with white space, control characters or bytes outside ASCII.
+    /// Empty, or has white space, control characters or bytes outside ASCII.
     #[error("request target has bytes that must be percent-encoded")]
     Target,
     /// White space, control characters or bytes outside ASCII.
@@ -20,15 +20,15 @@ pub enum RequestError {
     /// Control characters.
     #[error("field value has control characters")]
     FieldValue,
-    /// Host, Content-Length or Transfer-Encoding, which are written from the other arguments.
+    /// Host, Content-Length or Transfer-Encoding; these are written from the other arguments.
     #[error("field is written from the request's own parts")]
     Reserved,
 }
 
-/// Appends a request to `to`: request line, Host, the given fields in order, Content-Length when there is a
-/// body, and the body. On an error nothing is appended.
+/// Appends a request to `to`: request line, Host, the given fields in order, Content-Length if there is a
+/// body, and the body. On an error, nothing is appended.
 ///
-/// `target` is sent as given, in whatever form (RFC 9112 section 3.2). A body of `Some(b"")` is announced as
+/// `target` is sent unchanged, in any form (RFC 9112 section 3.2). A body of `Some(b"")` is announced as
 /// `Content-Length: 0`, which POST and PUT should have (RFC 9110 section 8.6).
 pub fn write_request(
     to: &mut Vec<u8>,

@@ -6,13 +6,13 @@ use super::error::ReplyError;
 use crate::head::parse_length;
 use crate::{Status, Version};
 
-/// Field lines that there is room for without allocating.
+/// Number of field lines that need no allocation.
 const FEW_FIELDS: usize = 64;
 
 /// A response's head. It borrows from the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseHead<'a> {
-    /// What came of the request.
+    /// The reply's status.
     pub status: Status,
     /// The server's version.
     pub version: Version,
@@ -27,7 +27,7 @@ pub struct ResponseHead<'a> {
 /// How a body is delimited (RFC 9112 section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyLength {
-    /// So many bytes; 0 where the method or the status allows no body.
+    /// This many bytes; 0 if the method or the status allows no body.
     Bytes(u64),
     /// By the chunked transfer coding.
     Chunked,
@@ -36,12 +36,12 @@ pub enum BodyLength {
 }
 
 impl<'a> ResponseHead<'a> {
-    /// The value of the first field line of that name, white space around it removed.
+    /// The value of the first field line of that name, without surrounding white space.
     pub fn field(&self, name: &str) -> Option<&'a [u8]> {
         self.fields().find(|(field, _)| field.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
     }
 
-    /// All field lines in order, as name and value, white space around the value removed.
+    /// All field lines in order, as name and value, without white space around the value.
     pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         // The lines were checked when the head was parsed: each has a colon, and no carriage return inside.
         self.fields.split(|&b| b == b'\n').filter_map(|line| {
@@ -50,10 +50,10 @@ impl<'a> ResponseHead<'a> {
         })
     }
 
-    /// Parses a complete head, blank line included, of the reply to a request that was HEAD or not.
+    /// Parses a complete head, including its blank line. `to_head`: the request was HEAD.
     pub(super) fn parse(input: &'a [u8], to_head: bool) -> Result<Self, ReplyError> {
         let (mut few, mut many) = ([const { MaybeUninit::uninit() }; FEW_FIELDS], Vec::new());
-        // As many as there are: bytes bound them.
+        // No limit on lines here, as the bytes are limited.
         let lines = memchr::memchr_iter(b'\n', input).count();
         let room = if lines <= FEW_FIELDS {
             &mut few[..]
@@ -68,7 +68,7 @@ impl<'a> ResponseHead<'a> {
             Ok(_) | Err(_) => return Err(ReplyError::Malformed),
         }
         let version = if response.version == Some(0) { Version::Http10 } else { Version::Http11 };
-        // Beyond 599 is for applications' own use: to clients it is a 5xx (RFC 9110 section 15).
+        // Codes above 599 are for applications. A client treats them as 5xx (RFC 9110 section 15).
         let status = response.code.filter(|code| (100..1000).contains(code)).ok_or(ReplyError::Malformed)?;
 
         let mut seen = Seen::default();
@@ -84,7 +84,7 @@ impl<'a> ResponseHead<'a> {
             Version::Http11 => !seen.close,
             Version::Http10 => seen.keep_alive && !seen.close,
         };
-        // What parsed has a status line that ends in CRLF, and ends in a blank line.
+        // A parsed head has a status line that ends in CRLF, and ends in a blank line.
         let status_line = memchr::memchr(b'\n', input).map_or(input.len(), |at| at + 1);
         Ok(Self {
             status: Status(status),
@@ -96,7 +96,7 @@ impl<'a> ResponseHead<'a> {
     }
 }
 
-/// What the fields say of the message itself.
+/// What the fields say about the message itself.
 #[derive(Default)]
 struct Seen {
     length: Option<u64>,
@@ -113,8 +113,8 @@ impl Seen {
                 return Err(ReplyError::Framing);
             }
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
-            // Only chunked was offered: any other coding, or two lines of it, is not understood the same by
-            // all.
+            // The client offered only chunked. Not all recipients understand any other coding, or two
+            // lines, in the same way.
             if self.chunked || !value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
                 return Err(ReplyError::Framing);
             }
@@ -128,7 +128,7 @@ impl Seen {
         Ok(())
     }
 
-    /// What the fields alone delimit; method and status may overrule it.
+    /// The delimitation by the fields alone; method and status may override it.
     fn body_length(&self, version: Version) -> Result<BodyLength, ReplyError> {
         match (self.chunked, self.length) {
             (true, Some(_)) => Err(ReplyError::Framing),

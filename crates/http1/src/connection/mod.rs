@@ -1,14 +1,14 @@
-//! The server's side of one connection as a state machine without IO.
+//! The server's side of one connection, as a state machine without IO.
 //!
-//! Reading and writing are two enums. [`Connection::receive`] moves the first, [`Connection::sent`] the
-//! second, and whatever concerns both (is this exchange over, what comes next) is decided in one place,
-//! [`Connection::turn`]. Nothing but this state outlives a call: no socket, clock, buffer or callback, so a
-//! connection is `Send` and can be moved between threads, kept on a coroutine's stack, or named by a slab
-//! handle between the stages of a pipeline.
+//! Reading and writing are two enums. [`Connection::receive`] changes the first, [`Connection::sent`] the
+//! second. Whatever concerns both (is this exchange over, what comes next) is decided in one place,
+//! [`Connection::turn`]. Only this state outlives a call: no socket, clock, buffer or callback. So a
+//! connection is `Send`. It can move between threads, be kept on a coroutine's stack, or be named by a
+//! slab handle between the stages of a pipeline.
 //!
-//! Timers are lazy. A deadline is stored when something begins; the driver keeps one wake-up per connection
-//! and, when it comes, asks [`Connection::deadline`] again. Rates (of a body, of a reader) are judged only
-//! then.
+//! Timers are lazy. A deadline is stored when something begins. The driver keeps one wake-up per
+//! connection. When it fires, the driver calls [`Connection::deadline`] again. Rates (of a body, of a
+//! client that reads) are checked only then.
 
 mod scan;
 
@@ -22,25 +22,24 @@ use crate::plan::{Plan, Reply, Segment, Segments, Sheet};
 use crate::{Status, Tick};
 use scan::Scan;
 
-/// What [`Connection::receive`] found.
+/// The result of [`Connection::receive`].
 #[derive(Debug)]
 pub enum Step<'a> {
-    /// Nothing more can be made of the input: keep what was not consumed and come back with more.
+    /// The input has nothing more to process: keep what was not consumed, and call again with more.
     NeedInput,
-    /// A reply is under way: the input is kept for later, and more should not be read.
+    /// A reply is in progress. Keep the input for later, and do not read more.
     Paused,
-    /// A request, to be answered with [`Connection::respond`].
+    /// A request. Answer it with [`Connection::respond`].
     Request(Head<'a>),
-    /// A request that was read and is refused all the same, as a breach of the protocol would be: to be
-    /// answered with [`Connection::respond`] on the terms of [`Connection::error_terms`], which ends the
-    /// connection.
+    /// A request that was read, but is refused as a protocol violation would be. Answer it with
+    /// [`Connection::respond`] on the terms of [`Connection::error_terms`], which ends the connection.
     Refused(Head<'a>, ProtocolError),
-    /// A piece of the request's body: this range of the input. Nobody needs to keep it, but who
-    /// [invited it](Connection::invite_body).
+    /// A piece of the request's body: this range of the input. Only a caller that [invited the
+    /// body](Connection::invite_body) needs it.
     Body(Range<usize>),
-    /// The request's body is complete. Not given for requests without one.
+    /// The request's body is complete. Not returned for requests without a body.
     EndOfRequest,
-    /// Nothing more will be read as HTTP. [`Connection::wants`] says how to end.
+    /// Nothing more will be read as HTTP. [`Connection::wants`] tells how to end.
     Closed,
 }
 
@@ -51,7 +50,7 @@ pub struct Wants {
     pub read: bool,
     /// To send [`Connection::output`].
     pub write: bool,
-    /// To end, and how.
+    /// To end, and in which way.
     pub end: End,
 }
 
@@ -60,13 +59,13 @@ pub struct Wants {
 pub enum End {
     /// Not yet.
     Open,
-    /// Shut down writing, tell [`Connection::write_side_shut`], and go on reading until the client closes:
-    /// closing with bytes unread would reset the connection and could destroy the reply on its way (RFC 9112
-    /// section 9.6).
+    /// Shut down writing, call [`Connection::write_side_shut`], and read on until the client closes.
+    /// Closing with unread bytes would reset the connection and could destroy the reply in transit (RFC
+    /// 9112 section 9.6).
     ShutDown,
     /// Close.
     Close,
-    /// Reset: what was promised can't be kept, and the client must notice.
+    /// Reset: a promise cannot be kept, and the client must notice.
     Reset,
 }
 
@@ -75,9 +74,9 @@ pub enum End {
 pub enum TimerKind {
     /// The head of a request must be complete.
     Header,
-    /// The body of a request must have progressed.
+    /// The body of a request must have made progress.
     Body,
-    /// The reply must have progressed.
+    /// The reply must have made progress.
     Write,
     /// The next request must have begun.
     Idle,
@@ -85,27 +84,27 @@ pub enum TimerKind {
     Linger,
 }
 
-/// What came of a deadline.
+/// The result of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {
-    /// It has moved: ask [`Connection::deadline`].
+    /// The deadline has moved: call [`Connection::deadline`].
     NotYet,
-    /// The client is told so: answer this error with [`Connection::respond`].
+    /// The client gets an error: send this one with [`Connection::respond`].
     Answer(TimerKind, ProtocolError),
     /// The connection ends: see [`Connection::wants`].
     Ended(TimerKind),
 }
 
-/// What is left of a reply once it is over: see [`Connection::release`].
+/// The remains of a reply that is over: see [`Connection::release`].
 #[derive(Debug)]
 pub struct Ended<P> {
-    /// What the plan was written on.
+    /// The sheet that the plan was written on.
     pub sheet: Sheet<P>,
-    /// The pin that the plan took.
+    /// The plan's pin.
     pub pin: Option<P>,
     /// The reply's status.
     pub status: Status,
-    /// Bytes of body sent, framing not counted.
+    /// Bytes of body sent, without framing.
     pub body_sent: u64,
     /// Whether all of it was sent.
     pub complete: bool,
@@ -120,53 +119,54 @@ pub struct Ended<P> {
 pub struct Connection<P> {
     reading: Reading,
     writing: Writing,
-    /// The reply under way, or over and to be released.
+    /// The reply in progress, or one that is over and must be released.
     reply: Option<Reply<P>>,
     ending: Ending,
     /// Requests announced so far.
     requests: u32,
-    /// When the client must have done what reading waits for.
+    /// When the client must have sent what reading waits for.
     read_deadline: Tick,
-    /// When the reply must have progressed.
+    /// When the reply must have made progress.
     write_deadline: Tick,
-    /// Bytes sent of the reply when `write_deadline` was set.
+    /// Bytes of the reply sent when `write_deadline` was set.
     write_mark: u64,
-    /// Since when the client has been kept waiting by the server, if it is.
+    /// Since when the server keeps the client waiting, if it does.
     stalled: Option<Tick>,
-    /// The client has shut down its side: no more input will come.
+    /// The client has shut down its side, so no more input will come.
     eof: bool,
-    /// The exchange under way is the last one.
+    /// The current exchange is the last one.
     last: bool,
-    /// The client said that it will send nothing after this request, so that there is nothing to linger for.
+    /// The client announced that it sends nothing after this request, so there is no need to linger.
     client_closes: bool,
-    /// The next request is to be the last.
+    /// The next request will be the last.
     draining: bool,
-    /// The request under way, or what should have become one, is HEAD, which is never answered with content.
+    /// The current or failed request is HEAD, which is never answered with content.
     is_head: bool,
 }
 
-/// What input is taken for.
+/// How input is interpreted.
 #[derive(Debug)]
 enum Reading {
-    /// A head that has begun or will begin.
+    /// As a head that has begun or will begin.
     Head(Scan),
-    /// The body of the request under way.
+    /// As the body of the current request.
     Body(Body),
-    /// Nothing: the request is complete, its reply is not.
+    /// Not at all: the request is complete, but its reply is not.
     Waiting,
-    /// Nothing ever again.
+    /// Never again.
     Over,
 }
 
-/// A body on its way in.
+/// A body that is being received.
 #[derive(Debug)]
 struct Body {
     framing: BodyFraming,
-    /// Bytes of data so far, without the framing of chunks.
+    /// Bytes of data so far, without chunk framing.
     data: u64,
-    /// Bytes received since the deadline was set, framing included.
+    /// Bytes received since the deadline was set, including framing.
     progress: u64,
-    /// The client waits to be asked for it. Whether the connection may go on if it is.
+    /// Set if the client waits for an invitation to send the body: whether the connection may stay open
+    /// after an invitation.
     awaits_invitation: Option<bool>,
 }
 
@@ -179,15 +179,15 @@ enum BodyFraming {
 /// What there is to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writing {
-    /// No request, no reply.
+    /// There is no request and no reply.
     Idle,
     /// A request (or an error) that has not been answered.
     Due,
-    /// The reply is on its way.
+    /// The reply is being sent.
     Reply,
-    /// All of the reply is gone, and it is to be released.
+    /// The whole reply has been sent, and must be released.
     Complete,
-    /// No more of the reply will be sent, and it is to be released.
+    /// The rest of the reply will not be sent, and the reply must be released.
     BrokenOff,
 }
 
@@ -221,15 +221,15 @@ impl<P> Connection<P> {
         }
     }
 
-    /// Takes input that starts at the first byte not yet consumed, and says how much of it is used up and
-    /// what it means. `eof`: the client has sent all it will. Call again with the rest until the step is
-    /// [`NeedInput`](Step::NeedInput), [`Paused`](Step::Paused) or [`Closed`](Step::Closed).
+    /// Takes input that starts at the first byte not consumed yet. Returns how much of it was consumed
+    /// and what it means. `eof`: the client will send nothing more. Call again with the rest until the
+    /// step is [`NeedInput`](Step::NeedInput), [`Paused`](Step::Paused) or [`Closed`](Step::Closed).
     ///
     /// # Errors
     ///
-    /// A breach of the protocol, given once; later calls say [`Closed`](Step::Closed). Where the connection
-    /// [owes an answer](Self::owes_answer), it is given with [`respond`](Self::respond) on the terms of
-    /// [`error_terms`](Self::error_terms), which ends the connection.
+    /// A protocol violation, returned once; later calls return [`Closed`](Step::Closed). If the
+    /// connection [owes an answer](Self::owes_answer), send one with [`respond`](Self::respond) on the
+    /// terms of [`error_terms`](Self::error_terms). That ends the connection.
     #[inline]
     pub fn receive<'a>(
         &mut self,
@@ -240,7 +240,7 @@ impl<P> Connection<P> {
     ) -> Result<(usize, Step<'a>), ProtocolError> {
         self.eof |= eof;
         match &mut self.reading {
-            // A reply that has not been released yet has no room for the next one.
+            // An unreleased reply leaves no room for the next one.
             Reading::Head(_) if self.writing != Writing::Idle => Ok((0, Step::Paused)),
             Reading::Head(_) => self.receive_head(limits, now, input),
             Reading::Body(_) => self.receive_body(limits, now, input),
@@ -248,7 +248,7 @@ impl<P> Connection<P> {
             Reading::Over => {
                 match self.ending {
                     Ending::ShutDown | Ending::Draining if self.eof => self.ending = Ending::Close,
-                    // It was to send nothing more, and has.
+                    // The client had announced that it sends nothing more, but did.
                     Ending::Close if self.client_closes && !self.eof && !input.is_empty() => {
                         self.ending = Ending::ShutDown;
                     }
@@ -259,7 +259,7 @@ impl<P> Connection<P> {
         }
     }
 
-    /// Answers the request (or error) announced last.
+    /// Answers the last announced request or error.
     #[inline]
     pub fn respond(&mut self, limits: &Limits, now: Tick, plan: Plan<P>) {
         debug_assert_eq!(self.writing, Writing::Due);
@@ -270,9 +270,9 @@ impl<P> Connection<P> {
         self.reply = Some(Reply::new(plan));
     }
 
-    /// Somebody wants the body of the request announced last. `Some`: its client waits to be asked for it,
-    /// by an interim reply of 100 (Continue), which is to be sent; and whether the connection may go on after
-    /// the answer, which the request's terms did not know.
+    /// Requests the body of the last announced request. Returns `Some` if the client waits for an interim
+    /// reply of 100 (Continue), which must be sent. The value is whether the connection may stay open
+    /// after the answer; the request's terms did not know that.
     pub fn invite_body(&mut self) -> Option<bool> {
         debug_assert!(self.owes_answer());
         let Reading::Body(body) = &mut self.reading else { return None };
@@ -281,9 +281,10 @@ impl<P> Connection<P> {
         Some(is_persistent)
     }
 
-    /// Somebody else has answered the request announced last, on a socket that was lent for that, with all
-    /// that a reply takes: an [open reply](crate::OpenReply), for one. `persistent`: it did not say that the
-    /// connection ends. Its body, if it has one, may have been [received](Self::receive) before that or not.
+    /// Reports that other code has sent a complete answer to the last announced request, on a socket that
+    /// was lent for that: for example an [open reply](crate::OpenReply). `persistent`: the answer did not
+    /// announce the end of the connection. The request's body, if any, may have been
+    /// [received](Self::receive) before that or not.
     pub fn returned(&mut self, limits: &Limits, now: Tick, persistent: bool) {
         debug_assert!(self.owes_answer());
         self.last |= !persistent;
@@ -291,18 +292,19 @@ impl<P> Connection<P> {
         self.turn(limits, now);
     }
 
-    /// Whether a request or an error has been announced and not been answered.
+    /// Whether a request or an error was announced and has not been answered.
     pub fn owes_answer(&self) -> bool {
         self.writing == Writing::Due
     }
 
-    /// The terms of an answer to an error: HTTP/1.1, closing, with content unless the request was for a head.
+    /// The terms of an answer to an error: HTTP/1.1, closing, with content unless the request was HEAD.
     pub fn error_terms(&self) -> Terms {
         Terms { version: Version::Http11, persistent: false, body: !self.is_head }
     }
 
-    /// What is to be sent next, in order; empty when nothing is. Lent until [`sent`](Self::sent). A reply
-    /// [of several entries](Self::is_of_several) is in [`output_of_several`](Self::output_of_several).
+    /// What to send next, in order; empty if there is nothing. Borrowed until [`sent`](Self::sent). A
+    /// reply [from several entries](Self::is_of_several) is in
+    /// [`output_of_several`](Self::output_of_several).
     pub fn output(&self) -> impl Iterator<Item = Segment<'_, P>> {
         match &self.reply {
             Some(reply) if self.is_replying() => reply.segments(),
@@ -310,13 +312,13 @@ impl<P> Connection<P> {
         }
     }
 
-    /// Whether the reply has been put together from several entries.
+    /// Whether the reply comes from several entries.
     #[inline]
     pub fn is_of_several(&self) -> bool {
         self.reply.as_ref().is_some_and(Reply::is_of_several)
     }
 
-    /// What is to be sent next of such a reply. (Apart, so that others need not look for their pin.)
+    /// What to send next of such a reply. Separate, so that other replies need not search for their pin.
     pub fn output_of_several(&self) -> impl Iterator<Item = Segment<'_, P>> {
         self.reply.iter().filter(|_| self.is_replying()).flat_map(Reply::segments_of_several)
     }
@@ -326,20 +328,20 @@ impl<P> Connection<P> {
         self.reply.iter().flat_map(Reply::pins)
     }
 
-    /// Whether the connection is to be closed outright when the reply under way is sent, because the client
-    /// will send nothing more. If it said so and there is input all the same, that has to be given to
+    /// Whether to close the connection right after the current reply, because the client will send
+    /// nothing more. If the client announced that but there is input, pass the input to
     /// [`receive`](Self::receive) first.
     pub fn closes_after_reply(&self) -> bool {
         self.last && (self.eof || self.client_closes) && !self.is_reading_body()
     }
 
-    /// Whether a reply is on its way.
+    /// Whether a reply is being sent.
     #[inline]
     pub fn is_replying(&self) -> bool {
         self.writing == Writing::Reply
     }
 
-    /// `n` more bytes of the output are gone.
+    /// Records that `n` more bytes of the output were sent.
     #[inline]
     pub fn sent(&mut self, limits: &Limits, now: Tick, n: u64) {
         if self.writing == Writing::Reply
@@ -353,7 +355,7 @@ impl<P> Connection<P> {
         }
     }
 
-    /// The client can't be sent anything any more.
+    /// Records that nothing more can be sent to the client.
     pub fn send_failed(&mut self) {
         self.end_reply(false);
         self.client_closes = false;
@@ -361,7 +363,8 @@ impl<P> Connection<P> {
         self.ending = Ending::Close;
     }
 
-    /// The reply can't be kept to (its file changed, the server must go): the connection is reset.
+    /// Resets the connection, as the reply cannot be completed (its file changed, or the server must
+    /// exit).
     pub fn abort(&mut self) {
         self.end_reply(false);
         self.reading = Reading::Over;
@@ -374,7 +377,7 @@ impl<P> Connection<P> {
         matches!(self.writing, Writing::Complete | Writing::BrokenOff)
     }
 
-    /// Gives back what a reply held, once it is over and its bytes are no longer in use by the kernel.
+    /// Returns what a reply held, once the reply is over and the kernel no longer uses its bytes.
     #[inline]
     pub fn release(&mut self) -> Option<Ended<P>> {
         if !self.has_finished_reply() {
@@ -387,13 +390,13 @@ impl<P> Connection<P> {
         Some(Ended { sheet, pin, status, body_sent, complete })
     }
 
-    /// What the connection waits for, from its state alone.
+    /// What the connection waits for, derived from its state alone.
     #[inline]
     pub fn wants(&self) -> Wants {
         Wants { read: self.wants_input(), write: self.is_replying(), end: self.wants_end() }
     }
 
-    /// Whether it waits for more input.
+    /// Whether the connection waits for more input.
     #[inline]
     pub fn wants_input(&self) -> bool {
         match self.reading {
@@ -403,7 +406,7 @@ impl<P> Connection<P> {
         }
     }
 
-    /// Whether it is to end, and how.
+    /// Whether to end the connection, and in which way.
     #[inline]
     pub fn wants_end(&self) -> End {
         match self.ending {
@@ -414,51 +417,52 @@ impl<P> Connection<P> {
         }
     }
 
-    /// Writing has been shut down, as [`End::ShutDown`] asked.
+    /// Reports that writing has been shut down, as [`End::ShutDown`] requires.
     pub fn write_side_shut(&mut self, limits: &Limits, now: Tick) {
         self.ending = if self.eof { Ending::Close } else { Ending::Draining };
         self.read_deadline = now.after(limits.timeouts.linger);
     }
 
-    /// The next request answered is the last, and says so. One whose head is under way counts as next. Says
-    /// whether this is new.
+    /// Makes the next answered request the last one, and its reply announces that. A request whose head
+    /// is being read counts as next. Returns whether this was not set before.
     pub fn drain(&mut self) -> bool {
         !std::mem::replace(&mut self.draining, true)
     }
 
-    /// Closes a connection that is between requests; says whether it was.
+    /// Closes a connection that is between requests. Returns whether it was.
     pub fn close_if_idle(&mut self) -> bool {
         let idle = self.is_idle();
         if idle {
             self.reading = Reading::Over;
-            // After a reply the client may be sending the next request: let it see the end, not a reset.
+            // After a reply, the client may be sending the next request. It should see an orderly end,
+            // not a reset.
             self.ending = if self.requests > 0 { Ending::ShutDown } else { Ending::Close };
         }
         idle
     }
 
-    /// Whether the connection is between requests, not a byte of the next one seen.
+    /// Whether the connection is between requests, and no byte of the next one has arrived.
     pub fn is_idle(&self) -> bool {
         matches!(&self.reading, Reading::Head(scan) if !scan.begun()) && self.writing == Writing::Idle
     }
 
-    /// Whether the last byte has been exchanged and only the client's end is awaited.
+    /// Whether the exchange is over and only the client's close is awaited.
     pub fn is_lingering(&self) -> bool {
         matches!(self.ending, Ending::ShutDown | Ending::Draining)
     }
 
-    /// Whether a request's head is being read.
+    /// Whether a request's head is being received.
     pub fn is_reading_head(&self) -> bool {
         matches!(&self.reading, Reading::Head(scan) if scan.begun())
     }
 
-    /// Whether a request's body is being read.
+    /// Whether a request's body is being received.
     pub fn is_reading_body(&self) -> bool {
         matches!(self.reading, Reading::Body(_))
     }
 
-    /// How many bytes of the request's body are still to come, where its head says how many it has (RFC 9112
-    /// section 6.2). `None`: it has none, or it comes in chunks.
+    /// How many bytes of the request's body are still to come, if its head declares a length (RFC 9112
+    /// section 6.2). `None`: there is no body, or it is chunked.
     pub fn body_left(&self) -> Option<u64> {
         match &self.reading {
             Reading::Body(Body { framing: BodyFraming::Length(left), .. }) => Some(*left),
@@ -471,13 +475,13 @@ impl<P> Connection<P> {
         self.requests
     }
 
-    /// The server keeps the client waiting from here on, over something that is none of the client's doing.
-    /// No deadline comes until it [resumes](Self::resume).
+    /// From now on the server keeps the client waiting, for a reason that is not the client's. There is
+    /// no deadline until [`resume`](Self::resume).
     pub fn stall(&mut self, now: Tick) {
         self.stalled.get_or_insert(now);
     }
 
-    /// The client's time runs again, with as much of it left as when it was stopped.
+    /// Lets the client's time run again, with as much left as when it was stopped.
     pub fn resume(&mut self, now: Tick) {
         if let Some(since) = self.stalled.take() {
             let stopped = now.remaining(since);
@@ -486,8 +490,8 @@ impl<P> Connection<P> {
         }
     }
 
-    /// When to call [`timeout`](Self::timeout), unless the deadline moves before. None: the connection waits
-    /// for the server alone.
+    /// When to call [`timeout`](Self::timeout), unless the deadline moves earlier. `None`: the connection
+    /// waits for the server only.
     #[inline]
     pub fn deadline(&self) -> Option<Tick> {
         if self.stalled.is_some() {
@@ -505,7 +509,7 @@ impl<P> Connection<P> {
         }
     }
 
-    /// Judges the deadlines that have come by `now`.
+    /// Handles the deadlines that have come by `now`.
     pub fn timeout(&mut self, limits: &Limits, now: Tick) -> Timeout {
         let timeouts = &limits.timeouts;
         if self.stalled.is_some() {
@@ -535,8 +539,8 @@ impl<P> Connection<P> {
         self.give_up_reading()
     }
 
-    /// Ends what the client takes its time for, whatever the deadline is, as if it had come: somebody else
-    /// needs the place. [`Timeout::NotYet`] where it waits for the server.
+    /// Ends the wait for the client at once, as if its deadline had come: another client needs the slot.
+    /// [`Timeout::NotYet`] if the connection waits for the server.
     pub fn give_up(&mut self) -> Timeout {
         if self.writing == Writing::Reply {
             self.abort();
@@ -577,8 +581,8 @@ impl<P> Connection<P> {
         let begun = scan.begun();
         // A client may send empty lines before a request (RFC 9112 section 2.2).
         let blank = if begun { 0 } else { scan::leading_blank(input) };
-        // Nearly every head comes whole. If this is not one, the scanner tells whether it goes on or is
-        // wrong, and how.
+        // Nearly every head arrives whole. Otherwise the scanner determines whether the head is
+        // incomplete or wrong.
         let mut parsed = if !begun
             && let Ok(parsed) = head::parse(&input[blank..])
             && scan::is_within(parsed.extent, limits)
@@ -598,8 +602,8 @@ impl<P> Connection<P> {
         })
     }
 
-    /// Goes on with a head that does not come whole, or ends in an error. Where that makes no head yet, what
-    /// was consumed, and the step.
+    /// Continues with a head that does not arrive whole, or has an error. If there is no complete head
+    /// yet, returns what was consumed and the step.
     #[cold]
     fn receive_part_of_head<'a>(
         &mut self,
@@ -612,7 +616,7 @@ impl<P> Connection<P> {
         let (was_begun, input) = (scan.begun(), &input[blank..]);
         self.is_head = input.starts_with(b"HEAD ");
         if !was_begun && input == b"\r" && !self.eof {
-            // The first half of another empty line, or of nothing good.
+            // The first half of another empty line, or an error.
             return Ok(Err((blank, Step::NeedInput)));
         }
         let end = match scan.find_end(input, limits) {
@@ -639,8 +643,8 @@ impl<P> Connection<P> {
         }
     }
 
-    /// Takes in a head that is complete, and settles what its request is answered on. Says why it is refused,
-    /// if it is; reading ends with that.
+    /// Handles a complete head, and decides the terms of its reply. Returns why the request is refused,
+    /// if it is. Reading ends then.
     #[inline]
     fn begin_request(
         &mut self,
@@ -678,10 +682,10 @@ impl<P> Connection<P> {
         self.reading = Reading::Body(Body { framing, data: 0, progress: 0, awaits_invitation: None });
     }
 
-    /// A client that waits for 100 (Continue) gets the final status instead, unless somebody
-    /// [invites the body](Self::invite_body). Whether it then sends the body can't be known, so the
-    /// connection ends with the reply (RFC 9110 section 10.1.1). Not even a body that is there already
-    /// changes that: what a request comes to must not depend on how the network cut it.
+    /// A client that waits for 100 (Continue) gets the final status instead, unless the body [is
+    /// invited](Self::invite_body). Whether the client then sends the body is unknown, so the connection
+    /// ends with the reply (RFC 9110 section 10.1.1). This also applies if the body has already arrived:
+    /// the result must not depend on how the network split the request.
     #[cold]
     fn await_invitation(&mut self, terms: &mut Terms) {
         let is_persistent = std::mem::replace(&mut terms.persistent, false);
@@ -712,8 +716,8 @@ impl<P> Connection<P> {
         Ok((consumed, step))
     }
 
-    /// The one place where reading and writing meet: an exchange whose reply is sent either ends the
-    /// connection or, its request being complete too, makes room for the next one.
+    /// The one place where reading and writing meet. After its reply is sent, an exchange ends the
+    /// connection. Or, if its request is complete too, the next exchange can begin.
     #[inline]
     fn turn(&mut self, limits: &Limits, now: Tick) {
         if !matches!(self.writing, Writing::Complete | Writing::Idle) {
@@ -721,7 +725,7 @@ impl<P> Connection<P> {
         }
         if self.last {
             self.reading = Reading::Over;
-            // Nothing unread should be there when the client is done sending: no reset to fear, no need to
+            // If the client sends nothing more, no unread bytes can cause a reset. So there is no need to
             // linger.
             self.ending = if self.eof || self.client_closes { Ending::Close } else { Ending::ShutDown };
         } else if matches!(self.reading, Reading::Waiting) {
@@ -730,8 +734,8 @@ impl<P> Connection<P> {
         }
     }
 
-    /// Ends reading over a breach of the protocol. It is answered if the request, or what should have become
-    /// one, has not been; otherwise the reply that has been begun is the last thing sent.
+    /// Ends reading after a protocol violation. If the current or failed request has not been answered,
+    /// it gets an error reply. Otherwise the reply in progress is the last thing sent.
     fn fail(&mut self, kind: ErrorKind) -> ProtocolError {
         let in_head = matches!(self.reading, Reading::Head(_));
         self.reading = Reading::Over;
@@ -762,8 +766,8 @@ impl<P> Connection<P> {
 }
 
 impl Body {
-    /// Takes the next piece of the body off `input`. A chunk that goes beyond the limit is refused when its
-    /// size is known, so that how much of it is seen is not a matter of how it arrived.
+    /// Takes the next piece of the body from `input`. A chunk that exceeds the limit is refused once its
+    /// size is known. So how much of it is received does not depend on how it arrived.
     fn take<'a>(&mut self, limits: &Limits, input: &'a [u8]) -> Result<(usize, Step<'a>), ErrorKind> {
         let (consumed, step) = match &mut self.framing {
             BodyFraming::Length(0) => (0, Step::EndOfRequest),

@@ -1,4 +1,4 @@
-//! Finding the end of a head that arrives in pieces, looking at each byte once.
+//! Finds the end of a head that arrives in pieces. Looks at each byte once.
 
 use memchr::memchr;
 
@@ -8,9 +8,9 @@ use crate::{ErrorKind, Limits, syntax};
 /// How far a head has been scanned. Positions are relative to the head's first byte.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    /// Bytes in which every line end has been seen.
+    /// Bytes in which every line end has been found.
     scanned: u32,
-    /// Where the line under way begins.
+    /// Where the current line begins.
     line_start: u32,
     /// Complete lines so far.
     lines: u16,
@@ -22,8 +22,8 @@ impl Scan {
         self.scanned > 0
     }
 
-    /// The length of the head, blank line included, once it is complete. `input` starts with the head's first
-    /// byte and holds at least what it held at the last call.
+    /// The length of the head, including its blank line, once it is complete. `input` starts with the
+    /// head's first byte, and has at least the bytes of the last call.
     pub(super) fn find_end(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, ErrorKind> {
         if !self.begun() && input.first().is_some_and(|&byte| !syntax::is(byte, syntax::BEGINS)) {
             return Err(ErrorKind::RequestLine);
@@ -61,14 +61,14 @@ impl Scan {
     }
 }
 
-/// Whether a whole head keeps to the limits that [`Scan::find_end`] enforces on its pieces.
+/// Whether a whole head is within the limits that [`Scan::find_end`] enforces on its pieces.
 pub(super) fn is_within(extent: Extent, limits: &Limits) -> bool {
     extent.request_line <= limits.request_line
         && extent.head <= limits.head
         && extent.fields <= limits.fields.into()
 }
 
-/// The length of the empty lines that `input` starts with.
+/// The length of the empty lines at the beginning of `input`.
 pub(super) fn leading_blank(input: &[u8]) -> usize {
     let mut blank = 0;
     while input[blank..].starts_with(b"\r\n") {

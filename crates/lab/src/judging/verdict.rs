@@ -269,6 +269,15 @@ impl Verdict {
             Says::Failed(_) => "failed",
         }
     }
+
+    /// Which of the two is better, in words.
+    pub fn badge(&self) -> String {
+        match self.is_better() {
+            Some(true) => format!("{} is better", self.server),
+            Some(false) => format!("{} is better", self.first),
+            None => self.word().to_owned(),
+        }
+    }
 }
 
 /// A sentence.

@@ -168,7 +168,7 @@ impl Site {
         let mut found = Vec::new();
         for number in order {
             let mut seed = heat.seed;
-            let mut outcome = search::highest(threshold, |rate| {
+            let mut outcome = search::highest(threshold, self.shares_cpus(), |rate| {
                 seed += 10_000;
                 let heat = Heat { load: Load::Rate(rate), seed, ..heat };
                 self.ask(heat, lengths, &running[number..=number])?.pop().context("nobody was asked")

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use base16ct::lower::encode_string as hex;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -17,7 +17,7 @@ use crate::description::experiment::Experiment;
 use crate::description::finding::{Finding, Is};
 use crate::judging::holding::Holding;
 use crate::record::journal::Journal;
-use crate::report::results::{EXPERIMENT, Held, JOURNAL, Results};
+use crate::report::results::{EXPERIMENT, Held, JOURNAL, LeftOut, Results};
 use crate::run::ENVIRONMENT;
 
 /// The journal, compressed.
@@ -140,10 +140,14 @@ pub fn evaluate_all(catalogue: &Catalogue, root: &Path) -> Result<Measured> {
 /// the date.
 ///
 /// # Errors
-/// It is not complete, or can't be written there.
+/// It is not complete, no server took part, or it can't be written there.
 pub fn keep(results: &Path, to: &Path, date: &str) -> Result<()> {
-    let missing = Results::of(results)?.missing;
+    let Results { missing, experiment, left_out, .. } = Results::of(results)?;
     ensure!(missing == 0, "{}: {missing} trials are not measured yet", results.display());
+    let places: usize = experiment.points.iter().map(|point| point.servers.len()).sum();
+    if let Some(LeftOut { server, why, .. }) = left_out.first().filter(|_| left_out.len() == places) {
+        bail!("{}: no server could be measured ({server}: {why})", results.display());
+    }
     fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
     let mut environment: Value = serde_json::from_str(&fs::read_to_string(results.join(ENVIRONMENT))?)?;
     environment[DATE] = Value::from(date);

@@ -1,6 +1,6 @@
 //! A figure of the page: a drawing with its legend, and below it, one click away, the same as a table.
 
-use super::svg::Look;
+use super::svg::{Drawing, Look};
 
 /// Headings, and rows of as many cells.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +41,6 @@ pub(super) struct Figure {
     /// How it is to be read.
     pub(super) note: &'static str,
     pub(super) keys: Vec<Key>,
-    /// SVG, escaped.
-    pub(super) drawing: String,
+    pub(super) drawing: Drawing,
     pub(super) table: Table,
 }

@@ -96,7 +96,7 @@ pub(super) fn figure(group: &Group<'_>, curve: &Curve<'_>) -> Figure {
             plot.point(look, at, Of::Median);
         }
     }
-    Figure { title: (*title).to_owned(), note: "", keys, drawing: plot.to_string(), table }
+    Figure { title: (*title).to_owned(), note: "", keys, drawing: plot.drawing(), table }
 }
 
 /// Where each trial stands, and whether it counts.

@@ -11,11 +11,13 @@
 mod configurations;
 mod figure;
 mod files;
+mod forest;
 mod group;
 mod heat_map;
 mod load_curves;
 pub mod markdown;
 mod page;
+pub mod pictures;
 #[cfg(test)]
 mod power;
 pub mod results;

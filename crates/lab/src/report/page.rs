@@ -5,9 +5,11 @@ use askama::Template;
 use serde_json::Value;
 
 use super::configurations::Configuration;
-use super::figure::Table;
+use super::figure::{Figure, Table};
+use super::forest;
 use super::group::Scene;
 use super::heat_map::Searched;
+use super::pictures::slug;
 use super::sample::{counts, digits};
 use super::section::Section;
 use crate::judging::holding::Holding;
@@ -21,7 +23,8 @@ use crate::unique::unique;
 #[template(path = "report.html")]
 pub(super) struct Page<'a> {
     results: &'a Results,
-    counts: String,
+    headline: String,
+    forest: Option<Figure>,
     verdicts: Vec<Sentence>,
     facts: Vec<(&'static str, String)>,
     servers: Table,
@@ -42,16 +45,10 @@ impl<'a> Page<'a> {
     ) -> Self {
         let scene = Scene::of(results);
         let verdicts = results.sentences();
-        let count = |word: &str| verdicts.iter().filter(|verdict| verdict.word == word).count();
-        let of = |count: usize, what: &str| (count > 0).then(|| format!("{count} {what}"));
-        let counted = [
-            of(count("better") + count("worse") + count("differs"), "found to differ"),
-            of(count("cannot tell"), "that cannot be told"),
-            of(count("failed"), "failed"),
-        ];
         Self {
             results,
-            counts: counted.into_iter().flatten().collect::<Vec<_>>().join(", "),
+            headline: forest::headline(results),
+            forest: forest::figure(results),
             verdicts,
             facts: facts(results),
             servers: servers(results),
@@ -63,6 +60,19 @@ impl<'a> Page<'a> {
             uncounted: uncounted(results),
             tries: results.trials().len(),
         }
+    }
+}
+
+impl Page<'_> {
+    /// All figures, each with a name that a file can have.
+    pub(super) fn figures(&self) -> Vec<(String, &Figure)> {
+        let mut all: Vec<(String, &Figure)> = Vec::new();
+        all.extend(self.forest.iter().map(|figure| ("comparisons".to_owned(), figure)));
+        for (number, section) in (1..).zip(&self.sections) {
+            let figures = section.blocks.iter().flat_map(|block| &block.figures);
+            all.extend(figures.map(|figure| (format!("{number}-{}", slug(&figure.title)), figure)));
+        }
+        all
     }
 }
 

@@ -115,6 +115,8 @@ pub struct Trial<'a> {
 pub struct Sentence {
     /// The same as [`Verdict::word`].
     pub word: &'static str,
+    /// Which server is better, in words; the word, if neither is.
+    pub badge: String,
     /// Where it is so.
     pub point: String,
     /// All of it.
@@ -288,11 +290,13 @@ impl Results {
         verdicts.sort_by_key(|verdict| !verdict.is_a_difference());
         let of_verdict = |verdict: &Verdict| Sentence {
             word: verdict.word(),
+            badge: verdict.badge(),
             point: verdict.point.clone(),
             says: format!("{verdict}."),
         };
         let of_left_out = |out: &LeftOut| Sentence {
             word: "failed",
+            badge: "failed".to_owned(),
             point: out.point.clone(),
             says: format!("{} takes no part: {}.", out.server, out.why),
         };

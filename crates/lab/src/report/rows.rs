@@ -27,7 +27,7 @@ pub(super) fn dots(group: &Group<'_>, quantity: Quantity) -> Figure {
         rows.dots((&row, look, ""), told.clone(), (&sample.counted, &sample.uncounted), sample.middle());
         table.rows.push(place.cells([told, sample.listed()]));
     }
-    Figure { title, note: "", keys: Vec::new(), drawing: rows.to_string(), table }
+    Figure { title, note: "", keys: Vec::new(), drawing: rows.drawing(), table }
 }
 
 /// A quantity, and which of its values are good, if any are.
@@ -69,7 +69,7 @@ pub(super) fn ratios(group: &Group<'_>, quantity: Quantity) -> Option<Figure> {
         let each: Vec<String> = quotients.iter().map(|quotient| format!("{quotient:.3}")).collect();
         table.rows.push(place.cells([told, says.to_owned(), each.join(" ")]));
     }
-    Some(Figure { title, note: "", keys: Vec::new(), drawing: rows.to_string(), table })
+    Some(Figure { title, note: "", keys: Vec::new(), drawing: rows.drawing(), table })
 }
 
 fn compared(place: Place<'_>, quantity: Quantity) -> Option<(Place<'_>, Ratio, Vec<f64>)> {
@@ -118,5 +118,5 @@ pub(super) fn parts(
         table.rows.push(place.cells(medians.iter().copied().map(cell)));
     }
     let keys = parts.iter().map(|part| Key::area(part.name, &part.class)).collect();
-    Figure { title: title.to_owned(), note, keys, drawing: rows.to_string(), table }
+    Figure { title: title.to_owned(), note, keys, drawing: rows.drawing(), table }
 }

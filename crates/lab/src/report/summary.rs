@@ -40,7 +40,7 @@ pub fn text(results: &Results) -> String {
     if let Some(so_far) = results.so_far() {
         sentence(&mut text, "so far", &so_far);
     }
-    for Sentence { word, point, says } in results.sentences() {
+    for Sentence { word, point, says, .. } in results.sentences() {
         sentence(&mut text, word, &format!("{point}: {says}"));
     }
     if !results.verdicts.is_empty() {

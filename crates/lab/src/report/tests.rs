@@ -105,8 +105,9 @@ fn a_page_has_verdicts_curves_and_rows() {
     holds(
         &page,
         &[
-            "4 found to differ.",
-            "<li class=\"worse\"><span class=\"badge\">worse</span>",
+            "comparisons: sped is better in 4",
+            "All comparisons with sped",
+            "<li class=\"worse\"><span class=\"badge\">sped is better</span>",
             "has 60.0% less replies/s than sped (0.400 to 0.400 times",
             "<h2 id=\"w1\">single, clients come at set rates</h2>",
             "<h2 id=\"w2\">single, 64 sessions</h2>",
@@ -140,7 +141,7 @@ fn files_and_what_is_computed_have_curves_of_their_own() {
 #[test]
 fn results_without_anything_are_a_page() {
     let nothing = results(|_| Vec::new());
-    holds(&page(&nothing), &["There is nothing to be said", "All 0 trials count."]);
+    holds(&page(&nothing), &["No server was compared with another.", "All 0 trials count."]);
     let unmeasured = results(|_| vec![Series { rounds: vec![None; 6], ..series("sped", &[]) }]);
     let unmeasured = Results { trials: 18, missing: 6, ..unmeasured };
     holds(&page(&unmeasured), &["12 of 18 trials are measured."]);

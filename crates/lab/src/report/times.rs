@@ -118,7 +118,7 @@ fn distribution(group: &Group<'_>, found: &Found, whose: Whose<'_>) -> [Figure; 
             title: format!("{title}, {of}{load}"),
             note,
             keys: keys.clone(),
-            drawing: plot.to_string(),
+            drawing: plot.drawing(),
             table: table.clone(),
         },
     )
@@ -153,7 +153,7 @@ pub(super) fn by_size(group: &Group<'_>, found: &Found) -> Vec<Figure> {
             }
         }
         let keys = found.series.iter().map(|series| group.key(&series.server.name)).collect();
-        Figure { title, note: "", keys, drawing: plot.to_string(), table: sizes_table(found, &sizes) }
+        Figure { title, note: "", keys, drawing: plot.drawing(), table: sizes_table(found, &sizes) }
     };
     let times =
         figure("Mean response time", |values| Axis::log("mean ms", values), |of| of.reply_time_ms_mean);

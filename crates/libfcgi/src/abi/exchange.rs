@@ -1,4 +1,4 @@
-//! The request under way, as far as its streams need it.
+//! The part of the current request that its streams need.
 
 use std::ffi::c_int;
 use std::io;
@@ -8,10 +8,10 @@ use fastcgi::Role;
 use crate::connection::Connection;
 use crate::session::Session;
 
-/// A session, and how its request ends.
+/// A session, and the state of its request's end.
 pub(super) struct Exchange {
     pub(super) session: Session,
-    /// What a CGI program would exit with.
+    /// The exit status of a CGI program.
     pub(super) exit: c_int,
     /// Writers that were closed.
     closed: u8,
@@ -22,12 +22,12 @@ impl Exchange {
         Self { session: Session::new(), exit: 0, closed: 0 }
     }
 
-    /// For the next request.
+    /// Resets the state for the next request.
     pub(super) fn begin(&mut self) {
         (self.exit, self.closed) = (0, 0);
     }
 
-    /// A writer of the request is closed. The request has ended when both are.
+    /// Closes a writer of the request. The request ends when both are closed.
     pub(super) fn close_writer(&mut self) -> io::Result<()> {
         self.closed += 1;
         if self.closed < 2 {

@@ -1,4 +1,5 @@
-//! `fcgios.h`: what libfcgi asked of the system, and shows. Of programs `cgi-fcgi` uses it.
+//! `fcgios.h`: libfcgi's wrappers of system calls, which are part of its interface. The program `cgi-fcgi`
+//! uses them.
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::net::SocketAddr;
@@ -14,10 +15,10 @@ use libc::size_t;
 use super::EOF;
 use crate::listener;
 
-/// Who is told of what was read or written.
+/// A callback that gets the number of bytes read or written.
 type AsyncProc = unsafe extern "C" fn(data: *mut c_void, length: c_int);
 
-/// What is to be done as soon as a descriptor allows it.
+/// A read or write that is to be done as soon as the descriptor is ready.
 struct Pending {
     fd: c_int,
     is_write: bool,
@@ -27,7 +28,7 @@ struct Pending {
     data: *mut c_void,
 }
 
-// SAFETY: the pointers are the program's, which is told where it waits.
+// SAFETY: the pointers belong to the program, and its callback runs in the thread that waits.
 unsafe impl Send for Pending {}
 
 static PENDING: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
@@ -38,14 +39,14 @@ extern "C" fn shut_down(_: c_int) {
     listener::shut_down();
 }
 
-/// Handles a signal that nobody handles yet, so that it interrupts waits. A handler, and not that it be
-/// ignored: programs that are executed would inherit that.
+/// Installs a handler for a signal that has none yet, so that the signal interrupts waits. Ignoring the
+/// signal would not do, because executed programs would inherit that.
 ///
 /// # Safety
 ///
 /// The handler does what signal-safety(7) allows.
 unsafe fn handle(signal: c_int, handler: extern "C" fn(c_int)) {
-    // SAFETY: both structures are the system's, all zeros are valid, and they live for the calls.
+    // SAFETY: both are system structures, all zeros are valid, and they live for the calls.
     unsafe {
         let mut before: libc::sigaction = std::mem::zeroed();
         if libc::sigaction(signal, ptr::null(), &raw mut before) == 0 && before.sa_sigaction == libc::SIG_DFL
@@ -59,7 +60,7 @@ unsafe fn handle(signal: c_int, handler: extern "C" fn(c_int)) {
 
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn OS_LibInit(_stdio: *mut c_int) -> c_int {
-    // SAFETY: the one does nothing, the other stores to an atomic.
+    // SAFETY: one handler does nothing, the other stores to an atomic.
     unsafe {
         handle(libc::SIGPIPE, ignore);
         handle(libc::SIGUSR1, shut_down);
@@ -77,8 +78,8 @@ extern "C" fn OS_ShutdownPending() {
     listener::shut_down();
 }
 
-/// Listens at `path`, or where it is `:PORT` or `HOST:PORT`, at a port, of all addresses if the host is empty
-/// or `*`. The socket waits, and is left to programs that are executed.
+/// Listens at `path`. If that is `:PORT` or `HOST:PORT`, listens at the port instead, on all addresses if the
+/// host is empty or `*`. The socket is blocking, and executed programs inherit it.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn OS_CreateLocalIpcFd(path: *const c_char, backlog: c_int) -> c_int {
     if path.is_null() {
@@ -110,7 +111,7 @@ fn address(text: &[u8]) -> Option<SocketAddr> {
 fn leave_to_programs(socket: OwnedFd) -> std::io::Result<c_int> {
     sys::socket::set_nonblocking(&socket, false)?;
     let number = socket.into_raw_fd();
-    // SAFETY: it is open, and nobody else's.
+    // SAFETY: it is open, and owned only here.
     unsafe { libc::fcntl(number, libc::F_SETFD, 0) };
     Ok(number)
 }
@@ -141,7 +142,7 @@ unsafe extern "C" fn OS_Write(fd: c_int, buffer: *mut c_char, length: size_t) ->
     unsafe { libc::write(fd, buffer.cast(), length.min(c_int::MAX as usize)) as c_int }
 }
 
-/// Starts a program that has `listen` as its standard input.
+/// Starts a program with `listen` as its standard input.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn OS_SpawnChild(program: *mut c_char, listen: c_int) -> c_int {
     if program.is_null() || listen < 0 {
@@ -152,7 +153,7 @@ unsafe extern "C" fn OS_SpawnChild(program: *mut c_char, listen: c_int) -> c_int
     let Ok(listen) = listen.try_clone_to_owned() else { return EOF };
     let mut command = Command::new(OsStr::from_bytes(program.to_bytes()));
     command.stdin(listen).stdout(Stdio::null()).stderr(Stdio::null());
-    // It is the program's to wait for.
+    // The calling program must wait for the child.
     command.spawn().map_or(EOF, |_| 0)
 }
 
@@ -192,7 +193,7 @@ extern "C" fn OS_AsyncWrite(
     0
 }
 
-/// Waits until something that is pending can be done, does all of that, and tells who wants to know.
+/// Waits until a pending read or write can be done, does all that can, and calls their callbacks.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn OS_DoIo(timeout: *mut libc::timeval) -> c_int {
     // SAFETY: the caller's pointer, as in the header.
@@ -213,7 +214,7 @@ unsafe extern "C" fn OS_DoIo(timeout: *mut libc::timeval) -> c_int {
             continue;
         }
         let Pending { fd, is_write, buffer, length, proc, data } = pending_one;
-        // SAFETY: the program's buffer and function, which it has given for this.
+        // SAFETY: the program passed the buffer and the function for this purpose.
         unsafe {
             let length = length.max(0) as usize;
             let done =
@@ -230,7 +231,7 @@ extern "C" fn OS_Close(fd: c_int, shutdown: c_int) -> c_int {
         return EOF;
     }
     pending().retain(|pending| pending.fd != fd);
-    // SAFETY: the program's descriptor, which it gives up.
+    // SAFETY: the program's descriptor, which the program gives up.
     unsafe {
         if shutdown != 0 {
             libc::shutdown(fd, libc::SHUT_WR);
@@ -246,8 +247,8 @@ extern "C" fn OS_CloseRead(fd: c_int) -> c_int {
     unsafe { libc::shutdown(fd, libc::SHUT_RD) }
 }
 
-/// Accepts a connection, of a web server at one of the addresses that are listed with commas between them, or
-/// any for NULL.
+/// Accepts a connection from a web server at one of the comma-separated addresses, or at any address for
+/// NULL.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn OS_Accept(listen: c_int, fail_on_intr: c_int, addresses: *const c_char) -> c_int {
     if listen < 0 {
@@ -263,7 +264,7 @@ unsafe extern "C" fn OS_Accept(listen: c_int, fail_on_intr: c_int, addresses: *c
         Ok(Some((socket, _))) => socket.into_raw_fd(),
         Ok(None) => EOF,
         Err(error) => {
-            // SAFETY: the place is this thread's.
+            // SAFETY: errno belongs to this thread.
             unsafe { *libc::__errno_location() = error.raw_os_error().unwrap_or(libc::EIO) };
             EOF
         }
@@ -275,7 +276,7 @@ extern "C" fn OS_IpcClose(fd: c_int, shutdown: c_int) -> c_int {
     OS_Close(fd, shutdown)
 }
 
-/// Whether a socket is one that listens: one without a peer.
+/// Whether a socket listens, which means that it has no peer.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn OS_IsFcgi(sock: c_int) -> c_int {
     // SAFETY: both live for the call, and the length is that of the address.

@@ -1,5 +1,5 @@
-//! The names of the functions in `printf.c`. A library of Rust's shows others only what has its name here, so
-//! each is a jump to the function, whose arguments are where they were.
+//! Exports the functions in `printf.c` by their names. A Rust library exports only names that are defined in
+//! Rust. Each function here is therefore a jump to the C function, which leaves the arguments in place.
 
 use std::arch::naked_asm;
 

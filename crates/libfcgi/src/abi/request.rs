@@ -1,4 +1,4 @@
-//! Requests of `fcgiapp.h`: accepting and ending them, their parameters, and starting up.
+//! The requests of `fcgiapp.h`: initialization, accepting and ending requests, and their parameters.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::io;
@@ -24,7 +24,7 @@ pub(super) struct Request {
     output: *mut Stream,
     errors: *mut Stream,
     envp: *mut *mut c_char,
-    /// What the header calls `paramsPtr` and nobody's business: what is held from one request to the next.
+    /// The header's private `paramsPtr`: the state that is held from one request to the next.
     held: *mut Held,
     ipc_fd: c_int,
     is_begin_processed: c_int,
@@ -36,7 +36,7 @@ pub(super) struct Request {
     detached: c_int,
 }
 
-/// What is held for a program's structure. Each of the streams has a pointer to its exchange.
+/// The state held for a program's `FCGX_Request`. Each of its streams has a pointer to the exchange.
 pub(super) struct Held {
     exchange: Exchange,
     environment: Environment,
@@ -45,8 +45,8 @@ pub(super) struct Held {
     errors: *mut Stream,
 }
 
-/// The parameters of the request under way, as C programs have their environment: `NAME=value`, each with its
-/// end, and where they begin, with NULL behind the last.
+/// The parameters of the current request in the form of a C environment: terminated strings `NAME=value`, and
+/// an array of pointers to them that ends with NULL.
 #[derive(Default)]
 struct Environment {
     strings: Vec<u8>,
@@ -71,7 +71,7 @@ impl Held {
             errors: null,
         }));
         let new = |purpose| Box::into_raw(Box::new(Stream::new(purpose)));
-        // SAFETY: it was just made, and is nobody else's.
+        // SAFETY: it was just created, and there is no other reference to it.
         unsafe {
             let exchange = &raw mut (*held).exchange;
             (*held).input = new(Purpose::In(exchange, Source::Stdin));
@@ -81,11 +81,11 @@ impl Held {
         held
     }
 
-    /// Frees it with its streams; the connection is closed.
+    /// Frees the state and its streams, and closes the connection.
     ///
     /// # Safety
     ///
-    /// It was made by `new`, and nobody uses it or its streams any more.
+    /// It was created by `new`, and neither it nor its streams are used any more.
     unsafe fn free(held: *mut Self) {
         // SAFETY: as the caller says.
         unsafe {
@@ -98,7 +98,8 @@ impl Held {
 }
 
 impl Environment {
-    /// Writes them anew. A name that could be mistaken for another, or that ends too early, is left out.
+    /// Replaces the parameters. A name that could be mistaken for another, or that ends too early, is left
+    /// out.
     fn write<'a>(&mut self, params: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
         self.strings.clear();
         self.envp.clear();
@@ -112,7 +113,7 @@ impl Environment {
                 self.strings.truncate(start);
                 continue;
             }
-            // Where it begins among the others, whose place is not settled before the last is there.
+            // Only the offset: the strings may still move until the last one has been added.
             self.envp.push(ptr::without_provenance_mut(start));
         }
         let strings = self.strings.as_mut_ptr().cast::<c_char>();
@@ -124,7 +125,7 @@ impl Environment {
 }
 
 impl Request {
-    /// One that has nothing yet.
+    /// An empty request.
     const fn new(listen_sock: c_int, flags: c_int) -> Self {
         let null = ptr::null_mut();
         Self {
@@ -146,7 +147,7 @@ impl Request {
         }
     }
 
-    /// Tells the program of the request that has come.
+    /// Fills the program's structure for the new request.
     fn tell(&mut self, held: &mut Held) {
         let Some(connection) = held.exchange.session.connection() else { return };
         self.ipc_fd = connection.number();
@@ -159,29 +160,29 @@ impl Request {
         held.exchange.begin();
         (self.input, self.output, self.errors) = (held.input, held.output, held.errors);
         for stream in [held.input, held.output, held.errors] {
-            // SAFETY: its streams live as long as it does, and the program has not been told of them.
+            // SAFETY: its streams live as long as it does, and the program does not know them yet.
             unsafe { (*stream).renew() };
         }
         self.envp = held.environment.envp.as_mut_ptr();
         (self.is_begin_processed, self.app_status, self.n_writers) = (1, 0, 2);
     }
 
-    /// Ends the request, if there is one, so.
+    /// Ends the request, if there is one, with the function `end`.
     fn end_with(&mut self, end: fn(&mut Session, u32) -> io::Result<()>) {
         self.forget();
-        // SAFETY: what this library has allocated, or NULL; calls for it are one thread's, and its streams
-        // are closed.
+        // SAFETY: this library has allocated it, or it is NULL. Only one thread calls, and the streams are
+        // closed.
         let Some(held) = (unsafe { self.held.as_mut() }) else { return };
         self.app_status = held.exchange.exit;
-        // An end that can't be told is known by the end of the connection.
+        // If the end cannot be sent, the end of the connection shows it.
         let _ = end(&mut held.exchange.session, held.exchange.exit.cast_unsigned());
         self.ipc_fd = held.exchange.session.connection().map_or(-1, Connection::number);
     }
 
-    /// There is no request any more.
+    /// Clears the request from the structure.
     fn forget(&mut self) {
         for stream in [self.input, self.output, self.errors] {
-            // SAFETY: they are NULL or streams of this library, as nobody else writes them.
+            // SAFETY: they are NULL or streams of this library, which alone writes these fields.
             if let Some(stream) = unsafe { stream.as_mut() } {
                 stream.end();
             }
@@ -198,7 +199,7 @@ pub(super) extern "C" fn FCGX_Init() -> c_int {
         return 0;
     }
     if let Err(error) = listener::read_environment() {
-        // A program can only say that starting failed.
+        // The return value tells the program only that starting failed.
         eprintln!("libfcgi: {error}");
         return libc::EINVAL;
     }
@@ -227,7 +228,7 @@ unsafe extern "C" fn FCGX_OpenSocket(path: *const c_char, backlog: c_int) -> c_i
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn FCGX_InitRequest(request: *mut Request, sock: c_int, flags: c_int) -> c_int {
-    // SAFETY: the program's memory, which may hold anything.
+    // SAFETY: the program's memory, whose contents do not matter.
     unsafe { request.write(Request::new(sock, flags)) };
     0
 }
@@ -243,12 +244,13 @@ unsafe extern "C" fn FCGX_Accept_r(request: *mut Request) -> c_int {
         request.end_with(Session::end);
         return -libc::EBADF;
     }
-    // The web server hears in one piece that it is over and that the next one is waited for.
+    // The web server gets in one piece the end of this request and the report that the program waits for the
+    // next.
     request.end_with(Session::conclude);
     if request.held.is_null() {
         request.held = Held::new();
     }
-    // SAFETY: it is this request's, whose calls are one thread's; its streams are closed.
+    // SAFETY: it belongs to this request, for which only one thread calls; its streams are closed.
     let held = unsafe { &mut *request.held };
     // SAFETY: the program keeps it open while it accepts; the number is not -1.
     let listener = unsafe { BorrowedFd::borrow_raw(request.listen_sock) };
@@ -286,7 +288,7 @@ unsafe extern "C" fn FCGX_Free(request: *mut Request, close: c_int) {
     if request.detached == 0 {
         held.exchange.session.shut_down();
     }
-    // SAFETY: the program has no streams of it any more.
+    // SAFETY: the program has none of its streams any more.
     unsafe { Held::free(std::mem::replace(&mut request.held, ptr::null_mut())) };
     request.ipc_fd = -1;
 }
@@ -330,7 +332,7 @@ extern "C" fn FCGX_ShutdownPending() {
     listener::shut_down();
 }
 
-/// The request of those who have one at a time.
+/// The request of programs that have one at a time.
 static mut THE_REQUEST: Request = Request::new(LISTENER, 0);
 
 #[unsafe(no_mangle)]
@@ -344,7 +346,7 @@ pub(super) unsafe extern "C" fn FCGX_Accept(
     if code != 0 {
         return -code;
     }
-    // SAFETY: it is for programs of one thread, as the header says, and where they want to be told it.
+    // SAFETY: it is for single-threaded programs, as the header says, and the pointers are the caller's.
     unsafe {
         let code = FCGX_Accept_r(&raw mut THE_REQUEST);
         *input = THE_REQUEST.input;

@@ -1,5 +1,5 @@
-//! `fcgi_stdio.h`: the C library's streams and those of a request under one name, so that a CGI program needs
-//! no more than a loop around it. Started by a web server as CGI, it has the C library's.
+//! `fcgi_stdio.h`: the C library's streams and those of a request under the same names. A CGI program then
+//! needs only a loop around it. If a web server starts the program as CGI, it uses the C library's streams.
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr;
@@ -14,7 +14,7 @@ use super::stream::{
     FCGX_PutChar, FCGX_PutS, FCGX_PutStr, FCGX_SetExitStatus, FCGX_StartFilterData, Stream,
 };
 
-/// `FCGI_FILE`: one of both.
+/// `FCGI_FILE`: a stream of the C library or of a request.
 #[repr(C)]
 pub(super) struct File {
     stdio: *mut FILE,
@@ -38,7 +38,7 @@ static mut _fcgi_sF: [File; 3] = [NONE; 3];
 
 static WAS_ACCEPT_CALLED: AtomicBool = AtomicBool::new(false);
 
-/// Where the standard streams are: in the library, or where the program has its copy.
+/// The address of the standard streams: in the library, or in the program's copy.
 fn standard() -> *mut File {
     (&raw mut _fcgi_sF).cast()
 }
@@ -55,8 +55,8 @@ fn is_standard(file: *mut File) -> bool {
     (0..3).any(|place| file == standard().wrapping_add(place))
 }
 
-/// Which of both a file is. SAFETY of its users: the pointer is one of `fcgi_stdio.h`'s, which the program
-/// owns, and the C library's functions are called with what it gave.
+/// Which kind of stream a file is. SAFETY of its users: the pointer is one of `fcgi_stdio.h`'s, which the
+/// program owns, and the C library's functions are called with the program's arguments.
 enum Is {
     Stdio(*mut FILE),
     Fcgx(*mut Stream),
@@ -95,7 +95,7 @@ extern "C" fn FCGI_Accept() -> c_int {
         // A CGI program has one request.
         return EOF;
     }
-    // SAFETY: a program of one thread has these streams, and its environment, for the request under way.
+    // SAFETY: a single-threaded program has these streams, and its environment, for the current request.
     unsafe {
         if is_cgi {
             for (place, stdio) in [stdin, stdout, stderr].into_iter().enumerate() {
@@ -108,7 +108,7 @@ extern "C" fn FCGI_Accept() -> c_int {
         let [input, output, errors] = &mut streams;
         let code = FCGX_Accept(input, output, errors, &raw mut envp);
         if code < 0 {
-            // The last request's are gone as well.
+            // The streams of the last request are gone as well.
             forget_request();
             return code;
         }
@@ -131,7 +131,7 @@ extern "C" fn FCGI_Finish() {
 
 /// # Safety
 ///
-/// Nobody uses the streams or the environment of a request.
+/// The streams and the environment of a request are not in use.
 unsafe fn forget_request() {
     // SAFETY: as the caller says.
     unsafe {
@@ -174,7 +174,7 @@ unsafe extern "C" fn FCGI_perror(str: *const c_char) {
     }
 }
 
-/// A file of the program's own around one of the C library's.
+/// Wraps a stream of the C library in a file for the program.
 ///
 /// # Safety
 ///
@@ -190,7 +190,7 @@ unsafe fn around(stdio: *mut FILE) -> *mut File {
 ///
 /// # Safety
 ///
-/// Nobody uses it any more.
+/// It is not used any more.
 unsafe fn free(file: *mut File) {
     if !file.is_null() && !is_standard(file) {
         // SAFETY: all but the standard three were made by `around`.
@@ -236,7 +236,7 @@ unsafe extern "C" fn FCGI_pclose(file: *mut File) -> c_int {
 
 /// # Safety
 ///
-/// A file of this library's, which nobody uses any more.
+/// A file of this library that is not used any more.
 unsafe fn close(file: *mut File, stdio_close: unsafe extern "C" fn(*mut FILE) -> c_int) -> c_int {
     // SAFETY: as the caller says.
     unsafe {
@@ -271,7 +271,7 @@ unsafe extern "C" fn FCGI_freopen(path: *const c_char, mode: *const c_char, file
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn FCGI_fflush(file: *mut File) -> c_int {
-    // SAFETY: the caller's pointer, as in the header; NULL are all files of the C library's.
+    // SAFETY: the caller's pointer, as in the header; NULL means all files of the C library.
     unsafe {
         if file.is_null() {
             return libc::fflush(ptr::null_mut());
@@ -401,7 +401,7 @@ unsafe extern "C" fn FCGI_fgets(str: *mut c_char, size: c_int, file: *mut File) 
     }
 }
 
-/// Without a bound, as C's own was: for programs that have none but this.
+/// Without a bound, like C's own `gets`: for programs that use no other function.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn FCGI_gets(str: *mut c_char) -> *mut c_char {
     let mut count = 0;
@@ -467,12 +467,12 @@ unsafe extern "C" fn FCGI_puts(str: *const c_char) -> c_int {
     }
 }
 
-/// How many bytes at a time a function of `fcgiapp.h` takes.
+/// How many bytes a function of `fcgiapp.h` takes at a time.
 const AT_ONCE: usize = c_int::MAX as usize;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn FCGI_fread(to: *mut c_void, size: size_t, count: size_t, file: *mut File) -> size_t {
-    // SAFETY: the caller's pointers, as in the header: there is room for so many.
+    // SAFETY: the caller's pointers, as in the header: there is room for that many bytes.
     unsafe {
         match kind(file) {
             Is::Stdio(stream) => libc::fread(to, size, count, stream),
@@ -500,7 +500,7 @@ unsafe extern "C" fn FCGI_fwrite(
     count: size_t,
     file: *mut File,
 ) -> size_t {
-    // SAFETY: the caller's pointers, as in the header: so many are there.
+    // SAFETY: the caller's pointers, as in the header: that many bytes are there.
     unsafe {
         match kind(file) {
             Is::Stdio(stream) => libc::fwrite(from, size, count, stream),

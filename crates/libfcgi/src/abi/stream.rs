@@ -1,8 +1,8 @@
-//! Streams of `fcgiapp.h`: a request's body, its reply and its error log; and writers for whoever speaks
-//! FastCGI without a request.
+//! The streams of `fcgiapp.h`: a request's body, its reply and its error log; and writers for programs that
+//! speak FastCGI without a request.
 //!
-//! The structure is the header's, for its fields that tell something; the buffer that it had is elsewhere, so
-//! its pointers are NULL.
+//! The structure is the header's, for its informative fields. The buffer is elsewhere, so its pointers are
+//! NULL.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io;
@@ -29,19 +29,19 @@ pub(super) struct Stream {
     fill_buff_proc: Option<extern "C" fn(*mut Stream)>,
     empty_buff_proc: Option<extern "C" fn(*mut Stream, c_int)>,
     data: *mut c_void,
-    // Behind this the header knows of nothing; it makes no streams of its own.
+    // The header does not declare what follows. Programs do not create streams themselves.
     purpose: Purpose,
-    /// Bytes that were read and put back, the next one last.
+    /// Bytes that were read and put back. The last one is read next.
     unread: Vec<u8>,
 }
 
-/// What a stream is of.
+/// The purpose of a stream.
 pub(super) enum Purpose {
-    /// A request's: one that it brings.
+    /// An input stream of a request.
     In(*mut Exchange, Source),
-    /// Its reply.
+    /// The reply of a request.
     Out(*mut Exchange),
-    /// What it tells the error log.
+    /// Its text for the error log.
     Errors(*mut Exchange),
     /// Records to a socket.
     Records(Box<Records>),
@@ -52,7 +52,7 @@ pub(super) struct Records {
     socket: c_int,
     request: u16,
     kind: Kind,
-    /// What waits for more of it, and how much may.
+    /// Content that waits for more, and its maximum.
     buffer: Vec<u8>,
     room: usize,
 }
@@ -82,12 +82,12 @@ impl Stream {
         }
     }
 
-    /// Its request has ended: nothing more comes of it, or goes.
+    /// Marks the stream as closed, because its request has ended.
     pub(super) fn end(&mut self) {
         self.is_closed = 1;
     }
 
-    /// Puts it in order for the next request.
+    /// Resets the stream for the next request.
     pub(super) fn renew(&mut self) {
         let (is_closed, was_fclose_called, fcgi_errno) = (0, 0, 0);
         (self.is_closed, self.was_fclose_called, self.fcgi_errno) =
@@ -105,7 +105,7 @@ impl Stream {
         self.is_closed = 1;
     }
 
-    /// Does as asked; failures are the stream's from then on.
+    /// Makes a call. A failure becomes the stream's error.
     fn try_to(&mut self, call: impl FnOnce(&mut Self) -> io::Result<()>) -> bool {
         let result = call(self);
         if let Err(error) = &result {
@@ -114,18 +114,19 @@ impl Stream {
         result.is_ok()
     }
 
-    /// What is there to be read, after a wait if need be; empty at the end, and after a failure.
+    /// Returns the bytes available for reading, and blocks if there are none. Empty at the end, and after a
+    /// failure.
     fn fill(&mut self) -> &[u8] {
         if !self.unread.is_empty() {
-            // They come last one first.
+            // They are read in reverse order.
             return &self.unread[self.unread.len() - 1..];
         }
         if self.is_closed != 0 {
             return &[];
         }
         let Purpose::In(exchange, source) = self.purpose else { return &[] };
-        // SAFETY: a request's streams live no longer than what is held for it, and no other reference to that
-        // is there while one of its streams is used.
+        // SAFETY: a request's streams live no longer than its held state, and there is no other reference to
+        // that while one of its streams is used.
         let filled = unsafe { (*exchange).session.fill(source) };
         let failure = match &filled {
             Ok([]) => None,
@@ -148,7 +149,7 @@ impl Stream {
         }
     }
 
-    /// Writes all of the bytes; says whether that was possible.
+    /// Writes all of the bytes, and returns whether that was possible.
     fn put(&mut self, bytes: &[u8]) -> bool {
         if self.is_closed != 0 {
             return false;
@@ -174,7 +175,7 @@ impl Stream {
         })
     }
 
-    /// Says that no more is written; a request is ended when both of its writers are.
+    /// Ends writing. A request ends when both of its writers have ended.
     fn close(&mut self) {
         self.try_to(|this| match &mut this.purpose {
             Purpose::In(..) => Ok(()),
@@ -206,7 +207,7 @@ impl Records {
     }
 
     fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
-        // SAFETY: whoever made the writer keeps its socket open; the number is not -1.
+        // SAFETY: the program that created the writer keeps its socket open; the number is not -1.
         let socket = unsafe { BorrowedFd::borrow_raw(self.socket) };
         while !bytes.is_empty() {
             match sys::socket::send(socket, bytes) {
@@ -223,7 +224,7 @@ impl Records {
     }
 }
 
-/// The number by which the library's callers know an error.
+/// The error number for the library's callers.
 fn number_of(error: &io::Error) -> c_int {
     match (error.raw_os_error(), error.kind()) {
         (Some(number), _) => number,
@@ -236,11 +237,11 @@ fn number_of(error: &io::Error) -> c_int {
     }
 }
 
-/// The stream, if it is one.
+/// The stream, unless the pointer is NULL.
 ///
 /// # Safety
 ///
-/// It is NULL or one of this library's, and nobody else uses it meanwhile.
+/// It is NULL or a stream of this library, and there is no other use of it meanwhile.
 unsafe fn known<'a>(stream: *mut Stream) -> Option<&'a mut Stream> {
     // SAFETY: as the caller says.
     unsafe { stream.as_mut() }
@@ -279,7 +280,8 @@ pub(super) unsafe extern "C" fn FCGX_GetStr(str: *mut c_char, n: c_int, stream: 
         if count == 0 {
             break;
         }
-        // SAFETY: there is room for `n` bytes at `str`, of which `read` are used; they are not the library's.
+        // SAFETY: there is room for `n` bytes at `str`, of which `read` are used; the library does not own
+        // them.
         unsafe { ptr::copy_nonoverlapping(there.as_ptr(), str.cast::<u8>().add(read), count) };
         stream.consume(count);
         read += count;
@@ -296,7 +298,7 @@ pub(super) unsafe extern "C" fn FCGX_GetLine(str: *mut c_char, n: c_int, stream:
     while read < room {
         let Some(&byte) = stream.fill().first() else { break };
         stream.consume(1);
-        // SAFETY: there is room for `n` bytes at `str`, the last for the end.
+        // SAFETY: there is room for `n` bytes at `str`, the last for the terminator.
         unsafe { *str.add(read) = byte as c_char };
         read += 1;
         if byte == b'\n' {
@@ -330,7 +332,7 @@ pub(super) unsafe extern "C" fn FCGX_PutStr(str: *const c_char, n: c_int, stream
     // SAFETY: the caller's pointer, as in the header.
     let Some(stream) = (unsafe { known(stream) }) else { return EOF };
     let bytes = match usize::try_from(n) {
-        // SAFETY: so many bytes are there, and stay for the call.
+        // SAFETY: that many bytes are there, and stay for the call.
         Ok(count @ 1..) => unsafe { std::slice::from_raw_parts(str.cast::<u8>(), count) },
         _ => &[],
     };
@@ -426,7 +428,7 @@ unsafe extern "C" fn FCGX_FreeStream(stream: *mut *mut Stream) {
     // SAFETY: the caller's pointers, as in the header.
     let Some(place) = (unsafe { stream.as_mut() }) else { return };
     let stream = std::mem::replace(place, ptr::null_mut());
-    // SAFETY: as above. A request's streams are freed with what is held for it.
+    // SAFETY: as above. A request's streams are freed with its held state.
     unsafe {
         if stream.as_ref().is_some_and(|stream| matches!(stream.purpose, Purpose::Records(_))) {
             drop(Box::from_raw(stream));

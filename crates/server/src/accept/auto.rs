@@ -1,106 +1,113 @@
-//! `auto`: an accept limit steered by delay.
+//! The accept limit `auto`, which is controlled by delay.
 //!
-//! Two things are to be avoided: limits so small that the server does little but turn around, and limits so
-//! large that clients who might have been turned away early wait inside instead of outside, in batches.
-//! Between them lies room, and delay says where in it to be. The law, with the names of docs/tuning.md ("The
-//! accept limit `auto`"):
+//! It must avoid two things. With a limit that is too small, the server does little more than switch
+//! between phases. With a limit that is too large, clients that might have been turned away early wait
+//! inside instead of outside, in batches. Between these two there is room, and the delay decides where in
+//! it the limit is. The control law follows. It uses the names of docs/tuning.md ("The accept limit
+//! `auto`").
 //!
-//! - **Batch.** A turn costs *g* of CPU time without anything done in it: what comes between work and
-//!   accepting, its get-events phase above all, less what that takes for each event; with `select` *g* grows
-//!   with connections. Serving a connection once costs *s*. Each one that waits inside makes that dearer by a
-//!   1500th, for caches hold less of each: a turn of *n* costs `g + n s (1 + n / 1500)`. By the connection
-//!   that is least for `n = sqrt(1500 g / s)`, of which as many are new as were of late. Neither may old
-//!   connections crowd out new ones for good: a 64th of them may be new.
-//! - **Ceiling.** What takes *c* each by the clock, accepting included, is served within the target if there
-//!   are `target / c` of it, those included that the last work phase left over.
-//! - **Delay.** Clients wait outside, `queue length / accept rate` (Little's law), and inside, `left over *
-//!   c`. Little's law knows nothing of other processes that take from the same queue, nor of time that
-//!   another program was given: so it is held against the waiting times that the kernel tells of sampled
-//!   connections, and corrected by the ratio.
-//! - **Law.** As long as the delay stays below its target, the limit rises to the ceiling, by a quarter a
-//!   turn, and nobody waits for a turn to end. Delay that comes back for longer than an interval means that
-//!   demand exceeds capacity, and no limit will help those outside: the limit falls to the batch, by a
-//!   quarter a turn, capacity is at its highest, and clients wait where waiting is cheap. That ends with an
-//!   interval without delay.
-//! - **Bursts.** Until then, delay is a burst's. A queue more than half full is emptied, as far as everybody
-//!   can be served within the interval: a dropped handshake costs its client a second.
-//! - **Work.** The work phase ends in time for the queue not to overflow: when half of its room is used up at
-//!   the present rate, at the target at the latest, and never before a batch is served.
+//! - **Batch.** A turn costs *g* of CPU time before anything is done in it. That is the time between work
+//!   and accepting, mainly for its get-events phase, less the cost of each event. With `select`, *g*
+//!   grows with the number of connections. Serving a connection once costs *s*. Each connection that
+//!   waits inside makes that dearer by a 1500th, because caches hold less of each. So a turn of *n*
+//!   connections costs `g + n s (1 + n / 1500)`. The cost per connection is least for
+//!   `n = sqrt(1500 g / s)`. The new connections are the same part of these as of late. Old connections
+//!   must not crowd out new ones for good: a 64th may always be new.
+//! - **Ceiling.** A connection takes the time *c*, accepting included. Then `target / c` connections are
+//!   served within the target, including those that the last work phase left over.
+//! - **Delay.** Clients wait outside for `queue length / accept rate` (Little's law), and inside for
+//!   `left over * c`. Little's law knows nothing of other processes that take from the same queue, nor of
+//!   time that another program was given. So it is compared with the waiting times that the kernel
+//!   reports for sampled connections, and corrected by the ratio.
+//! - **Law.** While the delay stays below its target, the limit rises to the ceiling, by a quarter a
+//!   turn, and no client waits for a turn to end. If the delay returns for longer than an interval,
+//!   demand exceeds capacity, and no limit helps the clients outside. Then the limit falls to the batch,
+//!   by a quarter a turn. There, capacity is at its highest, and clients wait where waiting is cheap.
+//!   This ends after an interval without delay.
+//! - **Bursts.** Until then, the delay counts as a burst's. A queue that is more than half full is
+//!   emptied, as far as all clients can be served within the interval, because a dropped handshake costs
+//!   its client a second.
+//! - **Work.** The work phase ends in time to keep the queue from overflowing: when half of the queue's
+//!   room is used up at the present rate, or when the target is reached, if that is earlier. It never
+//!   ends before a batch is served.
 //!
-//! The target of 5 ms and the interval of 100 ms are `CoDel`'s (Nichols and Jacobson 2012; RFC 8289, section
-//! 4.2 and 4.3), as is the idea that only delay which stays is bad, and that its minimum over an interval
-//! tells. `CoDel` drops; here the kernel does that by itself, as soon as the queue is full.
+//! The target of 5 ms and the interval of 100 ms are those of `CoDel` (Nichols and Jacobson 2012; RFC
+//! 8289, sections 4.2 and 4.3). So is the idea that only standing delay is bad, and that the minimum over
+//! an interval shows it. `CoDel` drops packets. Here the kernel drops connections by itself, as soon as
+//! the queue is full.
 
 use super::{Budget, Cost, PolicyState, Queue, Turn};
 
-/// The delay to stay below.
+/// The delay to stay below: the target.
 const TARGET_NS: f64 = 5e6;
-/// Delay above the target that comes back for so long is there to stay.
+/// Delay above the target that returns for this long is standing delay: the interval.
 const INTERVAL_NS: f64 = 1e8;
-/// So many connections waiting inside double the cost of serving: a measured value, see
+/// This many connections waiting inside double the cost of serving. The value is measured, see
 /// docs/architectures.md.
 const CROWD: f64 = 1500.0;
-/// An event costs less than this part of what serving a connection once does: a tenth was seen, with nothing
-/// in the caches.
+/// An event costs less than this part of serving a connection once. A tenth was observed, with cold
+/// caches.
 const EVENT: f64 = 1.0 / 8.0;
-/// And less than this part of what turning around without any does: epoll takes 1.2 us and 0.2 us for each.
+/// An event also costs less than this part of a turn's overhead without events: epoll takes 1.2 us, and
+/// 0.2 us for each event.
 const EVENT_OF_TURN: f64 = 1.0 / 4.0;
-/// Among so many connections worked on there may always be a new one.
+/// Of this many connections worked on, one may always be new.
 const OLD_FOR_NEW: f64 = 64.0;
-/// How far the limit moves in a turn.
+/// The relative change of the limit in a turn.
 const STEP: f64 = 1.0 / 4.0;
-/// Whatever is measured, this is no time at all.
+/// The least time for a work phase, whatever is measured.
 const SHORTEST_WORK_NS: f64 = 1e3;
-/// The correction begins at 1 and counts as much as so many milliseconds of samples.
+/// The correction begins at 1, with the weight of this many milliseconds of samples.
 const PRIOR_MS: f64 = 20.0;
 
 /// The state of the policy. All times are in nanoseconds.
 #[derive(Debug)]
 pub struct Auto {
-    /// Moves between the batch and the ceiling.
+    /// The limit, between the batch and the ceiling.
     limit: f64,
     work_ns: f64,
-    /// Over sampled turns: CPU time of turning around; averages of the CPU time for each connection worked
-    /// on, and of the part of those that was new.
+    /// Averages over sampled turns: the overhead in CPU time, the CPU time for each connection worked on,
+    /// and the part of those connections that was new.
     overhead: Overhead,
     serving_cpu_ns: f64,
     new: f64,
-    /// What follows from them: new connections of a turn at which those served cost least.
+    /// Follows from these averages: the number of new connections in a turn at which a connection costs
+    /// least.
     cheapest: f64,
     /// Averages over turns.
     busy_ns: f64,
     accepted: f64,
     worked: f64,
-    /// What follows from them, kept because each turn asks several times: *c*, the time that serving once
-    /// takes; the time from one accept to the next while the server is busy; and what may be accepted
-    /// whatever else there is to do.
+    /// Values that follow from these averages, kept because each turn uses them several times. `once_ns`
+    /// is *c*, the time to serve a connection once. `accept_ns` is the time from one accept to the next
+    /// while the server is busy. `fair_share` is what may be accepted, whatever else there is to do.
     once_ns: f64,
     accept_ns: f64,
     fair_share: f64,
-    /// As it was when last seen, less what was accepted since.
+    /// The queue when last sampled, less the connections accepted since.
     queue: Option<Queue>,
-    /// Connections that the last work phase did not come to.
+    /// Connections that the last work phase did not reach.
     left: f64,
-    /// Sums over samples, older ones counting less: what connections waited, and what Little's law said that
-    /// they would.
+    /// Sums over samples, with decreasing weight for older ones: how long connections waited, and how
+    /// long they should have waited by Little's law.
     waited_ms: f64,
     expected_ms: f64,
     delay_ns: f64,
     /// When the accept queue was last found empty.
     emptied_ns: u64,
-    /// When the delay was last above its target, and since when that has come back within an interval each
-    /// time.
+    /// When the delay was last above its target, and the start of the period in which it has returned
+    /// within an interval each time.
     late_ns: u64,
     late_since_ns: u64,
-    /// It was at the end of the last turn.
+    /// The delay was above its target at the end of the last turn.
     late: bool,
     overloaded: bool,
-    /// There has been a turn, so that these moments mean something.
+    /// There has been a turn, so these times have a meaning.
     begun: bool,
 }
 
 impl Default for Auto {
-    /// As on a machine of today with epoll and small files, until turns tell.
+    /// Values for a current machine with epoll and small files, until turns give better ones.
     fn default() -> Self {
         Self {
             limit: 1.0,
@@ -131,14 +138,14 @@ impl Default for Auto {
 }
 
 impl Auto {
-    /// More often than delays of the target come and go.
+    /// More often than delays of the target's length come and go.
     pub(super) const SAMPLE_EVERY_NS: u64 = 4_000_000;
-    /// A sample takes two or three microseconds: a quarter of a percent of this.
+    /// A sample takes two or three microseconds: a quarter of a percent of this time.
     pub(super) const SAMPLE_AFTER_NS: f64 = 1e6;
-    /// Costs change with what is asked for, and samples of them are averaged anyhow.
+    /// Costs change with the requests, and samples of them are averaged anyway.
     pub(super) const COST_EVERY_NS: u64 = 10_000_000;
 
-    /// CPU time for each connection worked on, on average.
+    /// The average CPU time for each connection worked on.
     pub(super) fn serving_cpu_ns(&self) -> f64 {
         self.serving_cpu_ns
     }
@@ -148,7 +155,7 @@ impl Auto {
     }
 
     pub(super) fn wait_seen(&mut self, ms: u32) {
-        // Those behind it have come while it waited.
+        // The connections behind it have arrived while it waited.
         let Some(queue) = self.queue else { return };
         let expected_ms = f64::from(queue.length) * self.accept_ns / 1e6;
         self.waited_ms += f64::from(ms) - self.waited_ms / 32.0;
@@ -215,7 +222,8 @@ impl Auto {
         }
     }
 
-    /// Averages what turns take and bring, over an interval or some dozens of them, whichever is shorter.
+    /// Averages the times and results of turns, over an interval or some dozens of turns, whichever is
+    /// shorter.
     fn learn(&mut self, turn: &Turn) {
         if turn.worked > 0 || turn.accepted > 0 {
             let busy_ns = ns(turn.busy_ns);
@@ -225,7 +233,7 @@ impl Auto {
             average(&mut self.worked, f64::from(turn.worked), weight);
             self.once_ns = self.busy_ns.max(1.0) / self.worked.max(1e-3);
             self.accept_ns = self.busy_ns.max(1.0) / self.accepted.max(1e-3);
-            // Most turns are of fewer, and need not call for a whole number.
+            // Most turns have fewer, and need no rounding.
             let has_many = self.worked > OLD_FOR_NEW;
             self.fair_share = if has_many { (self.worked / OLD_FOR_NEW).ceil() } else { 1.0 };
         }
@@ -236,12 +244,13 @@ impl Auto {
         }
     }
 
-    /// Is the delay a burst's, or is it there to stay?
+    /// Decides whether the delay is a burst's or standing.
     fn judge(&mut self, now_ns: u64) {
         let long_ago = |ns: u64| now_ns.saturating_sub(ns) >= INTERVAL_NS as u64;
         let is_late = self.delay_ns > TARGET_NS;
         let was_late = std::mem::replace(&mut self.late, is_late);
-        // A turn may take longer than the interval: between two that end late nobody has seen calm.
+        // A turn may take longer than the interval. Between two turns that end late, nothing shows that
+        // there was no delay.
         let was_calm = !was_late && long_ago(self.late_ns);
         if is_late {
             self.late_ns = now_ns;
@@ -252,8 +261,8 @@ impl Auto {
         self.overloaded = !long_ago(self.late_ns) && long_ago(self.late_since_ns);
     }
 
-    /// What a client that comes now will wait to be accepted. It can't be longer than since the queue was
-    /// last empty.
+    /// How long a client that arrives now will wait to be accepted. That cannot be longer than the time
+    /// since the queue was last empty.
     fn delay_outside_ns(&self, now_ns: u64) -> f64 {
         let since_empty = ns(now_ns.saturating_sub(self.emptied_ns));
         let Some(queue) = self.queue else { return since_empty };
@@ -261,7 +270,7 @@ impl Auto {
         (f64::from(queue.length) * self.accept_ns * correction).min(since_empty)
     }
 
-    /// New connections of a turn that are never too many.
+    /// The number of new connections in a turn that is never too large.
     fn batch(&self) -> f64 {
         self.cheapest.max(self.fair_share)
     }
@@ -282,11 +291,11 @@ impl Auto {
     }
 }
 
-/// What get-events phases cost, by the number of events that they tell of: averages, and how the one goes
-/// with the other.
+/// The cost of get-events phases, depending on the number of events that they report: averages, and the
+/// covariance of cost and events.
 ///
-/// An event costs as much in a large turn as in a small one, so it is no reason for large ones. Taken for a
-/// cost of the turn it would be: a large turn would make the next one larger.
+/// An event costs as much in a large turn as in a small one, so it is no reason for large turns. If it
+/// counted as a cost of the turn, it would be one: a large turn would make the next one larger.
 #[derive(Debug)]
 struct Overhead {
     ns: f64,
@@ -306,25 +315,27 @@ impl Overhead {
         self.covariance = (self.covariance + more_events * more_ns * weight) * (1.0 - weight);
     }
 
-    /// Of a phase that tells of none. Where the number of events hardly changes, nobody can tell what one
-    /// costs; and a few samples tell it badly, as packets come in during some of them. So an event is not
-    /// believed to cost more than a part of what serving does, nor all of them together more than such as are
-    /// a part of the turn each.
+    /// The cost of a phase without events. If the number of events hardly changes, the cost of one cannot
+    /// be determined. A few samples determine it badly, because packets arrive during some of them. So
+    /// there are two bounds. An event costs at most a part (`EVENT`) of what serving costs. All events
+    /// together cost at most what they would if each cost a part (`EVENT_OF_TURN`) of the overhead
+    /// without events.
     fn without_events(&self, serving_ns: f64) -> f64 {
         let each = (self.covariance / (self.variance + 1.0)).clamp(0.0, serving_ns.max(1.0) * EVENT);
         (self.ns - each * self.events).max(self.ns / (1.0 + self.events * EVENT_OF_TURN))
     }
 }
 
-/// New connections of a turn at which those served cost least; times of the CPU in nanoseconds. Between two
-/// whole numbers it is the lower: near the least the cost hardly changes, and who is one of fewer waits less.
+/// The number of new connections in a turn at which a connection costs least. The times are CPU time in
+/// nanoseconds. Between two whole numbers, the lower one is used: near the minimum the cost hardly
+/// changes, and a client waits less among fewer.
 fn cheapest(overhead: f64, serving: f64, new: f64) -> f64 {
     let served = (CROWD * overhead / serving.max(1.0)).sqrt();
     (served * new).floor().clamp(1.0, f64::from(u32::MAX))
 }
 
-/// Nanoseconds as a floating-point number. (One instruction converts a signed number, an unsigned one takes
-/// six.)
+/// Nanoseconds as a floating-point number. Converting a signed number takes one instruction, an unsigned
+/// one takes six.
 fn ns(whole: u64) -> f64 {
     whole.cast_signed() as f64
 }

@@ -1,21 +1,22 @@
-//! When accepting is possible at all.
+//! The gate: whether accepting is possible at all.
 
 use http1::Tick;
 
-/// When accepting is possible: below the bound on connections, not just after descriptors ran out, and not
-/// while the disk is behind, if that is to matter.
+/// The gate closes at the bound on connections, for a while after descriptors ran out, and while the disk
+/// is behind, if the disk is to hold it.
 ///
-/// At the bound the server stops accepting; the kernel's accept queue holds the clients, and its backlog
-/// bounds them. Accepting only to close again would cost more and tell them less.
+/// At the bound, the server stops accepting. The kernel's accept queue holds the clients, and its backlog
+/// bounds them. Accepting only to close again would cost more and tell the clients less.
 #[derive(Debug)]
 pub struct Gate {
     max_connections: u32,
     paused_until: Option<Tick>,
-    /// The disk is behind. After this nobody knows any more.
+    /// The disk is behind. Past this time, that is no longer known.
     held_until: Option<Tick>,
 }
 
-/// After descriptors ran out: long enough that trying again costs nothing, short enough that nobody notices.
+/// The pause after descriptors ran out: long enough that trying again costs nothing, short enough that no
+/// client notices.
 const BACK_OFF_TICKS: u32 = 100 / Tick::MS;
 
 impl Gate {
@@ -24,7 +25,7 @@ impl Gate {
         Self { max_connections, paused_until: None, held_until: None }
     }
 
-    /// Descriptors (or memory) ran out: no accepting for a while.
+    /// Stops accepting for a while, because descriptors or memory ran out.
     pub fn back_off(&mut self, now: Tick) {
         self.paused_until = Some(now.after(BACK_OFF_TICKS));
     }
@@ -37,7 +38,7 @@ impl Gate {
         if self.paused_until().is_some() { 0 } else { self.max_connections.saturating_sub(open) }
     }
 
-    /// No accepting until then, if nobody says otherwise before; or no such hold any more.
+    /// Stops accepting until then, unless another call comes before. `None` ends such a hold.
     pub fn hold(&mut self, until: Option<Tick>) {
         self.held_until = until;
     }

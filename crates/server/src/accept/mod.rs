@@ -1,12 +1,13 @@
-//! When accepting is possible, and how much of it.
+//! The accept policy: when the server accepts connections, and how many at a time.
 //!
-//! The accept limit (`config::AcceptLimit`) is the 2004 paper's (Brecht, Pariag, Gammo, "accept()able
-//! strategies"): an upper bound on connections accepted consecutively before the server turns to its work
-//! phase. An [`AcceptPolicy`] gives such a [budget](Budget) to each accept phase and hears of each
-//! [turn](Turn) what came of it; it owns no socket and reads no clock, so that every architecture can ask it
-//! and a test can run it for simulated hours. The [gate](Gate) is what bounds connections altogether.
+//! The accept limit (`config::AcceptLimit`) is the one of the 2004 paper (Brecht, Pariag, Gammo,
+//! "accept()able strategies"): an upper bound on the connections accepted consecutively before the server
+//! turns to its work phase. An [`AcceptPolicy`] gives each accept phase a [budget](Budget), and learns
+//! the outcome of each [turn](Turn). It owns no socket and reads no clock. So every architecture can use
+//! it, and a test can run it for simulated hours. The [gate](Gate) bounds the total number of
+//! connections.
 //!
-//! A driver's turn, whatever it calls its phases:
+//! A turn of a driver, whatever it calls its phases:
 //!
 //! ```text
 //! if policy.sampling_is_due(now) { policy.queue_seen(length and limit); }
@@ -30,7 +31,8 @@ pub use gate::Gate;
 use crate::config::AcceptLimit;
 use crate::counters::Counters;
 
-/// What decides how much is accepted, and how long what was accepted is worked on before accepting goes on.
+/// Decides how many connections are accepted, and how long the server works on them before it accepts
+/// more.
 #[derive(Debug)]
 pub struct AcceptPolicy {
     kind: Kind,
@@ -39,13 +41,14 @@ pub struct AcceptPolicy {
     next_news_ns: u64,
 }
 
-/// When to do again what takes time itself: some time after the last, and where clients wait, after some
-/// work. A server with a small part of a CPU would spend that on it otherwise.
+/// Decides when to repeat an action that takes time itself: some time after the last one and, while
+/// clients wait, after some work. Otherwise a server with a small part of a CPU would spend that part on
+/// the action.
 #[derive(Debug)]
 #[expect(clippy::struct_field_names, reason = "the unit of a time")]
 struct Occasion {
     every_ns: u64,
-    /// CPU time of serving between two.
+    /// CPU time of serving between two actions.
     after_ns: f64,
     next_ns: u64,
     served_ns: f64,
@@ -66,7 +69,8 @@ impl Occasion {
         is_now
     }
 
-    /// A turn is over in which serving took so long. Where nobody waits any more there is time.
+    /// Records a turn in which serving took `served_ns`. If no client waits any more (`emptied`), there
+    /// is time for the action.
     fn turned(&mut self, served_ns: f64, emptied: bool) {
         self.served_ns = if emptied { self.after_ns } else { self.served_ns + served_ns };
     }
@@ -74,7 +78,7 @@ impl Occasion {
 
 #[derive(Debug)]
 enum Kind {
-    /// Always as many. (`u32::MAX` is more than any accept queue holds.)
+    /// Always the same limit. `u32::MAX` is more than any accept queue holds.
     Fixed(u32),
     Auto(Auto),
 }
@@ -84,68 +88,68 @@ enum Kind {
 pub struct Budget {
     /// Most connections to accept, at least 1.
     pub connections: u32,
-    /// Most nanoseconds to work; `None`: until everything has had its turn.
+    /// Most nanoseconds to work. `None`: until everything has had its turn.
     pub work_ns: Option<u64>,
 }
 
-/// The accept queues that a driver takes from, taken together.
+/// The accept queues that a driver takes from, added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// Connections that wait.
+    /// Connections that wait in the queues.
     pub length: u32,
-    /// How many may wait.
+    /// How many may wait there.
     pub limit: u32,
 }
 
-/// What came of a turn.
+/// The outcome of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
-    /// Nanoseconds that it took, those of a get-events phase that may have waited left out.
+    /// Nanoseconds that the turn took, without a get-events phase that may have waited.
     pub busy_ns: u64,
     /// Connections accepted.
     pub accepted: u32,
-    /// Connections worked on, new ones and old ones.
+    /// Connections worked on, new and old.
     pub worked: u32,
-    /// Connections that could go on and were left for the next turn.
+    /// Connections that could continue but were left for the next turn.
     pub left: u32,
-    /// No connection waits to be accepted any more, as far as one can know.
+    /// No connection waits to be accepted any more, as far as the driver can know.
     pub emptied: bool,
 }
 
-/// CPU time of a turn. (Not just time: another program may have the CPU in between, for a hundred times as
-/// long.)
+/// The CPU time of a turn. Elapsed time would not do: another program may have the CPU in between, for a
+/// hundred times as long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// Nanoseconds that it took to turn around: from the end of work to the end of a get-events phase that
-    /// was told not to wait.
+    /// Nanoseconds of overhead: from the end of work to the end of a get-events phase that was told not
+    /// to wait.
     pub overhead_ns: u64,
-    /// Events that this phase told of.
+    /// Events that this phase reported.
     pub events: u32,
     /// Nanoseconds of accepting and working.
     pub useful_ns: u64,
     /// Connections accepted.
     pub accepted: u32,
-    /// Connections worked on, new ones and old ones.
+    /// Connections worked on, new and old.
     pub worked: u32,
 }
 
-/// What a policy has come to, for people.
+/// The state of a policy, for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicyState {
     /// Connections that the next accept phase may take.
     pub limit: u32,
-    /// How long the next work phase may take, in nanoseconds; 0 if it is not bounded.
+    /// How long the next work phase may take, in nanoseconds. 0: it is not bounded.
     pub work_ns: u64,
-    /// The delay to stay below, in nanoseconds; 0 if there is none.
+    /// The delay to stay below, in nanoseconds. 0: there is none.
     pub target_ns: u64,
-    /// The delay of a client that comes now, in nanoseconds, as estimated.
+    /// The estimated delay of a client that arrives now, in nanoseconds.
     pub delay_ns: u64,
-    /// The delay has come back above its target for long: demand exceeds capacity.
+    /// The delay has repeatedly exceeded its target for a long time: demand exceeds capacity.
     pub overloaded: bool,
 }
 
 impl PolicyState {
-    /// Shows it in a worker's counters.
+    /// Publishes the state in a worker's counters.
     pub fn publish(&self, counters: &Counters) {
         counters.accept_limit.set(self.limit.into());
         counters.work_limit_us.set(self.work_ns / 1000);
@@ -155,11 +159,12 @@ impl PolicyState {
     }
 }
 
-/// A fixed limit has nothing to learn from samples, which are for people then. A hundred a second, of a few
-/// microseconds each at most: a thousandth of the time at the very worst.
+/// How often to sample under a fixed limit, which learns nothing from samples, so they are only
+/// displayed. That is a hundred a second, of a few microseconds each at most: a thousandth of the time at
+/// the very worst.
 const SAMPLE_EVERY_NS: u64 = 10_000_000;
 
-/// Nobody looks more often than that.
+/// How often to publish the state. No operator looks more often.
 const NEWS_EVERY_NS: u64 = 4_000_000;
 
 impl AcceptPolicy {
@@ -180,40 +185,41 @@ impl AcceptPolicy {
         Self { kind, samples, costs, next_news_ns: 0 }
     }
 
-    /// Whether anything depends on [`AcceptPolicy::turned`].
+    /// Whether the policy uses [`AcceptPolicy::turned`].
     #[inline]
     pub fn is_adaptive(&self) -> bool {
         matches!(self.kind, Kind::Auto(_))
     }
 
-    /// Whether the accept phase that begins now should look at the queue, which takes time and is therefore
-    /// done now and then.
+    /// Whether the accept phase that begins now should sample the queue. That takes time, so it is done
+    /// only now and then.
     pub fn sampling_is_due(&mut self, now_ns: u64) -> bool {
         self.samples.is_now(now_ns)
     }
 
-    /// A sample of the queue before an accept phase.
+    /// Records a sample of the queue, taken before an accept phase.
     pub fn queue_seen(&mut self, queue: Queue) {
         if let Kind::Auto(auto) = &mut self.kind {
             auto.queue_seen(queue);
         }
     }
 
-    /// How long the first connection after such a sample had waited in the queue, in milliseconds.
+    /// Records how long the first connection after such a sample had waited in the queue, in
+    /// milliseconds.
     pub fn wait_seen(&mut self, ms: u32) {
         if let Kind::Auto(auto) = &mut self.kind {
             auto.wait_seen(ms);
         }
     }
 
-    /// Whether the CPU time of the turn that begins now should be measured, if its get-events phase will not
+    /// Whether to measure the CPU time of the turn that begins now, if its get-events phase will not
     /// wait.
     #[inline]
     pub fn cost_is_due(&mut self, now_ns: u64) -> bool {
         self.is_adaptive() && self.costs.is_now(now_ns)
     }
 
-    /// The CPU time of a turn.
+    /// Records the CPU time of a turn.
     pub fn cost_seen(&mut self, cost: Cost) {
         if let Kind::Auto(auto) = &mut self.kind {
             auto.cost_seen(cost);
@@ -229,7 +235,7 @@ impl AcceptPolicy {
         }
     }
 
-    /// A turn is over.
+    /// Records the outcome of a turn.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every turn 28 instructions")]
     pub fn turned(&mut self, now_ns: u64, turn: &Turn) {
@@ -241,7 +247,7 @@ impl AcceptPolicy {
         }
     }
 
-    /// What it thinks now, if people have not been told for a while.
+    /// The current state, if it has not been published for a while.
     #[inline]
     pub fn news(&mut self, now_ns: u64) -> Option<PolicyState> {
         let due = now_ns >= self.next_news_ns;
@@ -251,7 +257,7 @@ impl AcceptPolicy {
         due.then(|| self.state())
     }
 
-    /// What it thinks now.
+    /// The current state.
     pub fn state(&self) -> PolicyState {
         match &self.kind {
             Kind::Fixed(limit) => {

@@ -1,9 +1,9 @@
-//! A server and its accept queue on a simulated clock: what a policy meets, without the noise.
+//! A server and its accept queue on a simulated clock, to test a policy without noise.
 //!
-//! One CPU does everything, as in the 2004 paper: what the kernel spends on arriving connections, admitted or
-//! dropped, is taken from whatever the server is doing. Arrivals are irregular, from a seed; all else follows
-//! from the [`Costs`]. Nothing is computed that could come out otherwise on another machine, so that traces
-//! can be compared to the letter.
+//! One CPU does everything, as in the 2004 paper. What the kernel spends on arriving connections,
+//! admitted or dropped, is taken from the server's own work. Arrivals are irregular, from a seed.
+//! Everything else follows from the [`Costs`]. All computations give the same result on every machine, so
+//! traces can be compared exactly.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -11,35 +11,35 @@ use std::fmt;
 
 use super::{AcceptPolicy, Cost, Queue, Turn};
 
-/// What things cost, in nanoseconds of the one CPU.
+/// The costs, in nanoseconds of the one CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Costs {
-    /// A get-events phase, and each event that it tells of.
+    /// A get-events phase, and each event that it reports.
     pub(super) get_events: u64,
     pub(super) event: u64,
-    /// Accepting a connection, and finding the queue empty.
+    /// Accepting a connection, or finding the queue empty.
     pub(super) accept: u64,
     /// Serving a request while nothing else waits to be served.
     pub(super) work: u64,
-    /// So many connections waiting inside double the cost of serving (caches). 0: they cost nothing.
+    /// This many connections waiting inside double the cost of serving (caches). 0: they cost nothing.
     pub(super) crowd: u64,
     /// The kernel's share of a connection that it queues, and of one that it drops.
     pub(super) handshake: u64,
     pub(super) drop: u64,
-    /// Of each 500 us, so many nanoseconds are somebody else's.
+    /// How many nanoseconds of each 500 us another program uses.
     pub(super) stolen: u64,
 }
 
-/// Who comes.
+/// The arriving clients.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     /// Connections per second.
     pub(super) rate: u64,
-    /// Requests of each.
+    /// Requests on each connection.
     pub(super) requests: u32,
     /// Between a reply and the connection's next request.
     pub(super) think_ns: u64,
-    /// Besides, so many come every 250 ms, 10 us apart.
+    /// In addition, this many connections arrive every 250 ms, 10 us apart.
     pub(super) burst: u64,
 }
 
@@ -50,7 +50,7 @@ impl Load {
     }
 }
 
-/// A stretch of time in which nothing changes.
+/// A period in which nothing changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) name: &'static str,
@@ -59,16 +59,17 @@ pub(super) struct Step {
     pub(super) costs: Costs,
 }
 
-/// What came of the second half of a stretch; the first is for the policy to adapt.
+/// The results of the second half of a period. The first half is for the policy to adapt.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
     began_ns: u64,
     ended_ns: u64,
     served: u64,
     pub(super) dropped: u64,
-    /// From the arrival of a connection, or of a later request on it, to the end of the reply; summed up.
+    /// Sum of the times from the arrival of a connection, or of a later request on it, to the end of the
+    /// reply.
     delays_ns: u64,
-    /// When each turn of the stretch ended, its first half included, and the limit then.
+    /// When each turn of the period ended, and the limit at that time. This includes the first half.
     limits: Vec<(u64, u32)>,
 }
 
@@ -78,7 +79,7 @@ impl Outcome {
         self.served as f64 * 1e9 / self.ended_ns.saturating_sub(self.began_ns).max(1) as f64
     }
 
-    /// From the arrival of a connection, or of a later request on it, to the end of the reply.
+    /// Mean time from the arrival of a connection, or of a later request on it, to the end of the reply.
     pub(super) fn mean_delay_ms(&self) -> f64 {
         self.delays_ns as f64 / self.served.max(1) as f64 / 1e6
     }
@@ -88,7 +89,7 @@ impl Outcome {
         self.limits.last().map_or(0, |(_, limit)| *limit)
     }
 
-    /// Turns, and milliseconds, until the limit stayed within a factor of two of its last value.
+    /// Turns, and milliseconds, after which the limit stayed within a factor of two of its last value.
     pub(super) fn settled_after(&self) -> (usize, u64) {
         let (last, began_ns) = (self.limit(), self.limits.first().map_or(0, |(ns, _)| *ns));
         let far = |&(_, limit): &(u64, u32)| limit > last.saturating_mul(2) || last > limit.saturating_mul(2);
@@ -121,7 +122,7 @@ impl fmt::Display for Moment {
 }
 
 impl Moment {
-    /// What the columns are.
+    /// The names of the columns.
     pub(super) const HEADINGS: &'static str =
         "ms,step,limit,work_limit_us,delay_us,overloaded,queue,inside,served,dropped";
 }
@@ -129,7 +130,7 @@ impl Moment {
 /// A connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Client {
-    /// When it, or its present request, came.
+    /// When the connection, or its present request, arrived.
     since_ns: u64,
     requests_left: u32,
 }
@@ -147,7 +148,7 @@ pub(super) struct World {
     next_arrival_ns: u64,
     next_of_burst_ns: u64,
     left_of_burst: u64,
-    /// Whether the kernel tells the queue's length and waiting times, as it does for TCP.
+    /// Whether the kernel reports the queue's length and waiting times, as it does for TCP.
     tells: bool,
     queue: VecDeque<Client>,
     ready: VecDeque<Client>,
@@ -158,11 +159,11 @@ pub(super) struct World {
 const BURST_EVERY_NS: u64 = 250_000_000;
 const BURST_GAP_NS: u64 = 10_000;
 const STOLEN_EVERY_NS: u64 = 500_000;
-/// The kernel's timer tick, in which waiting times are told.
+/// The kernel's timer tick, the unit of the waiting times that it reports.
 const JIFFY_NS: u64 = 4_000_000;
 /// Between lines of a trace.
 const MOMENT_NS: u64 = 20_000_000;
-/// As the event loop does: the clock is not read after each connection.
+/// The clock is not read after each connection. The event loop does the same.
 const WORK_BETWEEN_LOOKS: u32 = 8;
 
 impl World {
@@ -189,7 +190,7 @@ impl World {
         }
     }
 
-    /// Lets the steps pass.
+    /// Runs the steps.
     pub(super) fn run(&mut self, steps: &[Step]) -> (Vec<Outcome>, Vec<Moment>) {
         let (mut outcomes, mut moments) = (Vec::new(), Vec::new());
         for step in steps {
@@ -300,7 +301,7 @@ impl World {
         worked
     }
 
-    /// When so much CPU time from `since_ns` on is used up.
+    /// The time at which this much CPU time, counted from `since_ns`, is used up.
     fn after(&mut self, since_ns: u64, ns: u64) -> u64 {
         self.cpu_ns += ns;
         let ours = STOLEN_EVERY_NS - self.costs.stolen;
@@ -308,7 +309,7 @@ impl World {
         since_ns / STOLEN_EVERY_NS * STOLEN_EVERY_NS + used / ours * STOLEN_EVERY_NS + used % ours
     }
 
-    /// Time passes, and what arrives meanwhile takes its part of it.
+    /// Lets time pass. Arrivals in that time use their part of it.
     fn spend(&mut self, ns: u64) {
         let mut end_ns = self.after(self.now_ns, ns);
         while self.next_arrival() <= end_ns {
@@ -348,8 +349,8 @@ impl World {
         self.thinking.peek().map_or(u64::MAX, |Reverse((ns, _))| *ns)
     }
 
-    /// To the next arrival: half are short, evenly up to half the mean; half are long, from there to three
-    /// times the mean.
+    /// The time to the next arrival. Half of the times are short, evenly distributed up to half the mean.
+    /// Half are long, from there to three times the mean.
     fn gap(&mut self) -> u64 {
         // xorshift64*
         self.random ^= self.random >> 12;

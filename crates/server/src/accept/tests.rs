@@ -1,7 +1,7 @@
-//! `auto` beside fixed limits in a simulated server, where load and costs change by steps.
+//! Compares `auto` with fixed limits in a simulated server, where load and costs change in steps.
 //!
-//! What `auto` did in each scenario is kept in `traces/`: a change of the law shows as a change of these
-//! files. To accept it, run the tests with `KEEP_TRACES=1` and look at the difference.
+//! The behaviour of `auto` in each scenario is stored in `traces/`. A change of the control law shows as
+//! a change of these files. To accept it, run the tests with `KEEP_TRACES=1` and review the difference.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -25,15 +25,15 @@ const EPOLL: Costs = Costs {
 };
 /// `select` with thousands of connections.
 const SELECT: Costs = Costs { get_events: 400_000, ..EPOLL };
-/// Caches too small for those who wait inside.
+/// Caches too small for the connections that wait inside.
 const CROWD: Costs = Costs { crowd: 256, ..EPOLL };
 /// Replies that take a millisecond.
 const HEAVY: Costs = Costs { work: 1_000_000, ..EPOLL };
 
-/// Nothing is in the caches when it is wanted: each event costs as much as a tenth of a request.
+/// Cold caches: each event costs as much as a tenth of a request.
 const COLD: Costs = Costs { get_events: 4_000, event: 4_000, accept: 6_000, work: 40_000, ..EPOLL };
 
-/// A CPU that is taken away for 400 of each 500 us.
+/// A CPU that another program has for 400 of each 500 us.
 const STOLEN: Costs = Costs { stolen: 400_000, ..EPOLL };
 
 struct Scenario {
@@ -42,12 +42,12 @@ struct Scenario {
     steps: Vec<Step>,
 }
 
-/// One request a connection.
+/// One request per connection.
 fn single(rate: u64) -> Load {
     Load { rate, requests: 1, think_ns: 0, burst: 0 }
 }
 
-/// Eight requests a connection, 2 ms apart.
+/// Eight requests per connection, 2 ms apart.
 fn sessions(rate: u64) -> Load {
     Load { rate, requests: 8, think_ns: 2_000_000, burst: 0 }
 }
@@ -118,20 +118,21 @@ impl Scenario {
         World::new(AcceptPolicy::new(limit), self.backlog, true).run(&self.steps)
     }
 
-    /// In which steps a limit does worse than the best of the fixed ones, and how.
+    /// The steps in which a limit does worse than the best fixed one, and how.
     fn regrets(&self, limit: AcceptLimit) -> Vec<String> {
         let fixed = FIXED.map(|limit| self.run(limit).0);
         let mut regrets = Vec::new();
         for (at, (outcome, step)) in self.run(limit).0.iter().zip(&self.steps).enumerate() {
             let mut regret = |what: String| regrets.push(format!("{}, {}: {what}", self.name, step.name));
-            // Who served more than was asked for had kept clients waiting since the step before.
+            // A limit that served more than the offered load had kept clients waiting since the step
+            // before.
             let best = fixed.iter().map(|outcomes| outcomes[at].rate()).fold(0.0, f64::max);
             let best = best.min(step.load.offered());
             if outcome.rate() < 0.97 * best {
                 regret(format!("{:.0}/s of {best:.0}", outcome.rate()));
             }
-            // Those who keep up are compared for drops and delay, but delay is easily kept short by who
-            // drops.
+            // Limits that keep up are compared by drops and delay. But a limit that drops clients easily
+            // keeps the delay short.
             let good =
                 || fixed.iter().map(|outcomes| &outcomes[at]).filter(|good| good.rate() >= 0.97 * best);
             let as_kind = good().filter(|good| good.dropped <= outcome.dropped + outcome.dropped / 10);
@@ -155,7 +156,7 @@ fn auto_does_as_well_as_the_best_fixed_limit_of_each_step() {
     assert!(regrets.is_empty(), "{regrets:#?}");
 }
 
-/// No constant passes the test above, so that none can be what it finds.
+/// No fixed limit passes the test above, so `auto` cannot just be settling on one.
 #[test]
 fn each_fixed_limit_does_worse_than_another_somewhere() {
     for limit in FIXED {
@@ -171,7 +172,7 @@ fn the_limit_moves_with_load_and_costs_and_settles() {
     for scenario in [&steps, &costs] {
         let (outcomes, _) = scenario.run(AcceptLimit::Auto);
         for (outcome, step) in outcomes.iter().zip(&scenario.steps) {
-            // A tenth of a second of it is for overload to be believed, and what was let in meanwhile is
+            // A tenth of a second passes before overload is detected, and what was let in meanwhile is
             // served first.
             let (turns, ms) = outcome.settled_after();
             println!("{}, {}: {turns} turns, {ms} ms", scenario.name, step.name);
@@ -229,7 +230,7 @@ fn traces_are_as_they_were() {
     }
 }
 
-/// A turn may take longer than the interval in which delay has to come back.
+/// A turn may take longer than the interval in which the delay must return.
 #[test]
 fn overload_is_seen_in_turns_of_any_length() {
     for ms in [1, 20, 99, 101, 150, 1_000] {
@@ -270,7 +271,7 @@ fn samples_are_apart() {
     }
 }
 
-/// A server that is given the CPU for a moment now and then has little time for samples.
+/// A server that gets the CPU only for short moments has little time for samples.
 #[test]
 fn in_a_server_where_clients_wait_samples_take_a_small_part_of_serving() {
     let mut policy = AcceptPolicy::new(AcceptLimit::Auto);
@@ -284,7 +285,7 @@ fn in_a_server_where_clients_wait_samples_take_a_small_part_of_serving() {
     assert_eq!(samples.count(), 1000 / 50);
 }
 
-/// What a driver might say, sense or nonsense.
+/// What a driver might report, whether it makes sense or not.
 #[derive(Clone, Debug)]
 enum Saying {
     Queue(u32, u32),
@@ -338,7 +339,7 @@ proptest! {
             let state = policy.state();
             prop_assert_eq!(state.limit, budget.connections);
         }
-        // Nothing that was said has broken it for good: a calm second, and it is calm.
+        // Nothing that was reported has broken it for good: after a calm second, it is calm.
         for _ in 0..5000 {
             now_ns = now_ns.saturating_add(1_000_000);
             policy.queue_seen(Queue { length: 0, limit: 128 });

@@ -1,7 +1,8 @@
-//! What a line of the access log looks like: Apache's and nginx's *combined* format, one JSON object, or
-//! something short to look at.
+//! The formats of an access log line: the *combined* format of Apache and nginx, one JSON object, or a
+//! short form for a terminal.
 //!
-//! A begun line is text that precedes the outcome, text that follows it, and where the one ends:
+//! A line that has been begun consists of the text before the outcome, the text after it, and the length
+//! of the first part:
 //!
 //! ```text
 //! 127.0.0.1 - - [20/Nov/2026:10:00:00 +0000] "GET / HTTP/1.1" | "-" "curl/7.88" | length of the first part
@@ -18,19 +19,20 @@ use crate::dates::rfc3339;
 use crate::ip_text::IpText;
 use crate::proxies::origin::Origin;
 
-/// So many bytes of a target are shown in a short line.
+/// Most bytes of a target in a short line.
 const SHOWN: usize = 120;
 
-/// More than the outcome ever takes.
+/// An upper bound for the length of the outcome.
 pub(super) const OUTCOME_ROOM: usize = 96;
 
-/// How a line of JSON ends.
+/// The end of a JSON line.
 const JSON_END: &[u8] = b"}\n";
 
-/// Text after the outcome begins at the offset stored in a begun line's last bytes.
+/// The offset of the text after the outcome. It is stored in the last bytes of a begun line.
 type Split = u32;
 
-/// Writes both texts of a line, and where the first ends. `head` is `None` if it could not be read.
+/// Writes both texts of a line, and the offset where the first one ends. `head` is `None` if the
+/// request's head could not be read.
 pub(super) fn begin(
     format: LogFormat,
     line: &mut Vec<u8>,
@@ -127,13 +129,13 @@ pub(super) fn begin(
     line.extend_from_slice(&(split as Split).to_le_bytes());
 }
 
-/// Adds the time in the accept queue to a begun line of the format that has it.
+/// Adds the time in the accept queue to a begun line, if the format has this value.
 pub(super) fn add_accept(format: LogFormat, line: &mut Vec<u8>, waited_ms: u32) {
     // Writing to a Vec can't fail, here and below.
     add(format, line, |line| drop(write!(line, ",\"accept_ms\":{waited_ms}")));
 }
 
-/// Adds what a proxy has said that the request was sent to, to a begun line of the format that has it.
+/// Adds the origin that a proxy stated for the request to a begun line, if the format has it.
 pub(super) fn add_origin(format: LogFormat, line: &mut Vec<u8>, origin: &Origin) {
     add(format, line, |line| {
         if let Some(scheme) = origin.scheme() {
@@ -149,7 +151,7 @@ pub(super) fn add_origin(format: LogFormat, line: &mut Vec<u8>, origin: &Origin)
     });
 }
 
-/// Adds an application's part to a begun line of the format that has it.
+/// Adds the values about the application to a begun line, if the format has them.
 pub(super) fn add_application(
     format: LogFormat,
     line: &mut Vec<u8>,
@@ -208,7 +210,7 @@ pub(super) fn end(
     out.extend_from_slice(after);
 }
 
-/// The time as a line shows it, made once for each second.
+/// The time in a line's format. The text is made once per second.
 #[derive(Debug, Default)]
 pub(super) struct TimeText {
     second: Option<u64>,
@@ -247,8 +249,8 @@ fn push_peer(line: &mut Vec<u8>, peer: &PeerAddress) {
     line.extend_from_slice(IpText::of(address.ip()).as_bytes());
 }
 
-/// Writes `\xHH` for what could end the quoted string, or a terminal or log reader could take for something
-/// else.
+/// Writes `\xHH` for bytes that could end the quoted string, or that could mislead a terminal or a log
+/// reader.
 fn push_escaped(line: &mut Vec<u8>, text: &[u8]) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     if is_plain(text) {
@@ -264,8 +266,8 @@ fn push_escaped(line: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Writes `\uXXXX` (RFC 8259 section 7) for the same bytes, which beyond ASCII hide control characters and
-/// line ends, too.
+/// Writes `\uXXXX` (RFC 8259 section 7) for the same bytes. Beyond ASCII this also covers hidden control
+/// characters and line ends.
 fn push_json_string(line: &mut Vec<u8>, text: &[u8]) {
     line.push(b'"');
     if is_plain(text) {
@@ -282,13 +284,13 @@ fn push_json_string(line: &mut Vec<u8>, text: &[u8]) {
     line.push(b'"');
 }
 
-/// Whether every byte stands for itself in both formats. Without an early exit, so that it becomes vector
-/// instructions.
+/// Whether every byte is written unchanged in both formats. The loop has no early exit, so that it
+/// compiles to vector instructions.
 fn is_plain(text: &[u8]) -> bool {
     text.iter().fold(0, |odd, &byte| odd | u8::from(!is_plain_byte(byte))) == 0
 }
 
-/// Printable ASCII but quotes and backslashes.
+/// Printable ASCII except quotes and backslashes.
 fn is_plain_byte(byte: u8) -> bool {
     matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\'
 }

@@ -1,17 +1,17 @@
-//! All access logs of a worker: the common one, and those that sites have of their own. Each has a writer and
-//! buffers of its own, so that one whose disk stands still holds up no other.
+//! All access logs of a worker: the common log and the sites' own logs. Each has its own writer and
+//! buffers, so that a log whose disk hangs does not delay the others.
 
 use super::{AccessLog, Writer};
 use crate::config::{AccessLogSettings, Settings};
 use crate::counters::Counters;
 
-/// A worker's ends of all access logs.
+/// A worker's handles for all access logs.
 #[derive(Debug, Default)]
 pub struct AccessLogs {
     logs: Vec<AccessLog>,
-    /// By the number of a site: its log, if it has one.
+    /// For each site, by its number: its log, if it has one.
     of_sites: Vec<Option<LogNumber>>,
-    /// Not all sites have the same.
+    /// Not all sites have the same log.
     differ: bool,
 }
 
@@ -19,7 +19,7 @@ pub struct AccessLogs {
 pub type LogNumber = u16;
 
 impl AccessLogs {
-    /// Those that the settings ask for and that have a writer. Lines that are lost are counted in `counters`.
+    /// The logs in the settings that have a writer. `counters` counts lost lines.
     pub fn new(settings: &Settings, writers: &[Writer], counters: &'static Counters) -> Self {
         let (mut logs, mut numbers) = (Vec::new(), Vec::new());
         for asked in settings.access_logs() {
@@ -44,22 +44,22 @@ impl AccessLogs {
         self.logs.is_empty()
     }
 
-    /// Whether it takes the site to know the log.
+    /// Whether the log depends on the site.
     pub fn differ(&self) -> bool {
         self.differ
     }
 
-    /// The log of the site of that number, if it has one. The default site's, 0, is the common one.
+    /// The log of the site with this number, if it has one. The default site, 0, has the common log.
     pub fn of_site(&self, site: u16) -> Option<LogNumber> {
         self.of_sites.get(usize::from(site)).copied().flatten()
     }
 
-    /// The log of that number, which came from [`of_site`](Self::of_site).
+    /// The log with this number, which must come from [`of_site`](Self::of_site).
     pub fn at(&mut self, number: LogNumber) -> &mut AccessLog {
         &mut self.logs[usize::from(number)]
     }
 
-    /// As of [`AccessLog::tick`].
+    /// Calls [`AccessLog::tick`] on every log.
     #[inline]
     pub fn tick(&mut self, now_ms: u64) {
         self.logs.iter_mut().for_each(|log| log.tick(now_ms));
@@ -68,14 +68,14 @@ impl AccessLogs {
     /// The shortest of [`AccessLog::wait_at_most_ms`].
     #[inline]
     pub fn wait_at_most_ms(&self, now_ms: u64) -> Option<u64> {
-        // Every get-events phase asks.
+        // Every get-events phase calls this.
         if self.are_off() {
             return None;
         }
         self.logs.iter().filter_map(|log| log.wait_at_most_ms(now_ms)).min()
     }
 
-    /// Has all files opened anew by their names, as after they were renamed. Returns at once.
+    /// Reopens all files by name, for example after they were renamed. Returns at once.
     pub fn reopen(&self) {
         self.logs.iter().for_each(AccessLog::reopen);
     }

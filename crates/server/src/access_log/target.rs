@@ -1,7 +1,7 @@
-//! Where access-log lines go, and the open file that they go to.
+//! The target of access log lines, and its open file.
 //!
-//! The supervisor opens it for all workers while it is still root, as the users that they run as often may
-//! not. Each goes on with the file that it has where a new one can't be opened.
+//! The supervisor opens the file for all workers while it is still root, because the workers' user often
+//! may not. If a new file cannot be opened, each worker continues with the file that it has.
 
 use std::fs::File;
 use std::io;
@@ -19,11 +19,11 @@ use crate::config::LogTarget;
 pub struct OpenError {
     /// The path as configured.
     path: String,
-    /// Why.
+    /// The reason.
     source: io::Error,
 }
 
-/// A target that is open.
+/// An open target.
 #[derive(Debug)]
 pub struct LogFile {
     pub(super) target: LogTarget,
@@ -31,11 +31,12 @@ pub struct LogFile {
 }
 
 impl LogFile {
-    /// Opens the target. Root does so for an `heir`, see [`Output::append_for`](output::Output::append_for).
+    /// Opens the target. Root opens it for an `heir`, see
+    /// [`Output::append_for`](output::Output::append_for).
     ///
     /// # Errors
     ///
-    /// It can't be opened for appending.
+    /// The target cannot be opened for appending.
     pub fn open(target: &LogTarget, heir: Option<Heir>) -> Result<Self, OpenError> {
         let file = match target {
             LogTarget::File(path) => output::open_to_wait(path, heir),
@@ -46,48 +47,49 @@ impl LogFile {
         Ok(Self { file: file.map_err(|source| OpenError::new(target, source))?, target: target.clone() })
     }
 
-    /// Whether [`open`](Self::open) would succeed in this process. Nothing is made.
+    /// Whether [`open`](Self::open) would succeed in this process. This creates nothing.
     ///
     /// # Errors
     ///
-    /// Why it would not.
+    /// Why it would fail.
     pub fn check(target: &LogTarget) -> Result<(), OpenError> {
         let LogTarget::File(path) = target else { return Ok(()) };
         output::check_append(path).map_err(|source| OpenError::new(target, source))
     }
 
-    /// Takes over an open file of that path.
+    /// Takes over an open file with this path.
     pub fn adopt(path: PathBuf, file: OwnedFd) -> Self {
         Self { target: LogTarget::File(path), file: file.into() }
     }
 
-    /// Once more, with a descriptor of its own.
+    /// Duplicates the open file with a new descriptor.
     ///
     /// # Errors
     ///
-    /// There is no descriptor to be had.
+    /// No descriptor is available.
     pub fn try_clone(&self) -> Result<Self, OpenError> {
         let file = self.file.try_clone().map_err(|source| OpenError::new(&self.target, source))?;
         Ok(Self { file, target: self.target.clone() })
     }
 
-    /// What is open here.
+    /// The target that is open.
     pub fn target(&self) -> &LogTarget {
         &self.target
     }
 
-    /// The path, if it is a file.
+    /// The path, if the target is a file.
     pub fn path(&self) -> Option<&Path> {
         if let LogTarget::File(path) = &self.target { Some(path) } else { None }
     }
 
-    /// Opens the file anew by its name, as after it was renamed; says whether it is another one. The
-    /// descriptor stays the same, as who knows it may be responsible for it. Where the name still leads to
-    /// what is open there is nothing to do, which takes no right to that file.
+    /// Reopens the file by name, for example after it was renamed. Returns whether it is now another
+    /// file. The descriptor number stays the same, because other code may know it and be responsible for
+    /// it. If the name still leads to the open file, this does nothing, and so needs no permission for
+    /// that file.
     ///
     /// # Errors
     ///
-    /// It can't be opened; lines go on to the file that is open.
+    /// The file cannot be opened. Lines continue to go to the file that is open.
     pub fn reopen(&self) -> io::Result<bool> {
         match self.path() {
             Some(path) if !output::leads_to(path, &self.file) => {
@@ -98,7 +100,7 @@ impl LogFile {
         }
     }
 
-    /// Closes it in this process, whoever still holds it here.
+    /// Closes the file in this process, even if other code here still holds it.
     pub fn close(&self) {
         if let Err(error) = sys::socket::vacate(&self.file) {
             tracing::error!("cannot close the access log {}: {error}", self.target);
@@ -113,7 +115,7 @@ impl AsFd for LogFile {
 }
 
 impl LogTarget {
-    /// Whether there is anything to write to, or somebody.
+    /// Whether the target exists. A terminal may be absent.
     pub fn is_there(&self) -> bool {
         *self != Self::Terminal || terminal::is_there()
     }

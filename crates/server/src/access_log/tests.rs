@@ -21,7 +21,7 @@ fn line(format: LogFormat, peer: &PeerAddress, head: Option<&Head<'_>>) -> Strin
     String::from_utf8(out).unwrap()
 }
 
-/// Has it write all that there is.
+/// Makes the writer write all remaining lines.
 fn end(writer: Writer) {
     let mut ending = writer.end();
     ending.patience = Duration::from_secs(10);
@@ -61,7 +61,7 @@ fn short_lines_are_short_and_plain() {
     assert_eq!(plain, "20:55:36Z 200       2326 B     17 ms  127.0.0.1  GET /index.html?a=b\n");
     let unreadable = line(LogFormat::Short, &PeerAddress::Unix, None);
     assert_eq!(unreadable, "20:55:36Z 200       2326 B     17 ms  unix:  -\n");
-    // Among them what makes a terminal write from right to left, and what colours it.
+    // The target includes characters that make a terminal write from right to left, or in colour.
     let hostile = ["/\u{202e}\u{9b}".as_bytes(), &(0..=255).collect::<Vec<u8>>(), &[b'x'; 9000]].concat();
     let line = line(LogFormat::Short, &peer("::1"), Some(&head(&hostile, Fields::default())));
     assert!(line.ends_with("...\n") && line.contains(r"GET /\xE2\x80\xAE\xC2\x9B\x00\x01"), "{line}");
@@ -72,7 +72,7 @@ fn short_lines_are_short_and_plain() {
 fn json_lines_parse_whatever_was_sent() {
     let every_byte: Vec<u8> = (0..=255).collect();
     let fields = [b"User-Agent:", &every_byte[..], b"\r\n"].concat();
-    // Between them, bytes that are a control character, a line end and a letter of two units in UTF-16.
+    // The target includes a control character, a line end, and a letter of two units in UTF-16.
     let target = "/a?b=\"c\"\u{9b}\u{2028}\u{1f980}";
     let head = head(target.as_bytes(), Fields::new(&fields));
     let line = line(LogFormat::Json, &peer("::ffff:10.0.0.1"), Some(&head));
@@ -114,7 +114,7 @@ fn what_an_application_took_is_told_in_json_alone() {
             assert_eq!(line, without);
         }
     }
-    // There is no line where none is begun.
+    // If no line was begun, nothing is added.
     let mut none = Vec::new();
     line::add_application(LogFormat::Json, &mut none, "php", 7, 42);
     assert!(none.is_empty());
@@ -130,7 +130,7 @@ fn the_time_is_right_in_every_month() {
         secs += days * 86_400;
         assert_eq!(time.at(LogFormat::Json, secs - 1), format!("2026-{month:02}-{days}T23:59:59Z"));
     }
-    // Past the end of what dates can say, as of a clock gone mad.
+    // A time beyond the last date that can be shown, as from a faulty clock.
     assert_eq!(TimeText::default().at(LogFormat::Json, u64::MAX), "9999-12-31T23:59:59Z");
 }
 
@@ -205,7 +205,7 @@ fn lines_appear_after_a_second_and_after_a_rotation_in_the_new_file() {
     assert_eq!(fs::read_to_string(old).unwrap().lines().count(), 1);
 }
 
-/// A FIFO that nobody empties stands for a disk that hangs.
+/// A FIFO without a reader stands for a disk that hangs.
 fn fifo(setup: &Setup) -> fs::File {
     let made = std::process::Command::new("mkfifo").arg(setup.path()).status().unwrap();
     assert!(made.success());
@@ -224,10 +224,10 @@ fn a_writer_that_hangs_costs_lines_and_never_time() {
     let dropped = setup.dropped(LineLoss::Behind);
     assert!(dropped > 0 && dropped < lines as u64, "{dropped} of {lines}");
     assert_eq!(log.buffers_made, BUFFERS);
-    // Nor does the worker ask without a pause.
+    // The worker must pause between its attempts.
     log.tick(10_000);
     assert_eq!(log.wait_at_most_ms(10_000), Some(FLUSH_AFTER_MS));
-    // The disk works again: everything that was not dropped is written.
+    // The disk works again: all lines that were not dropped are written.
     let reading = std::thread::spawn(move || {
         let mut kept = Vec::new();
         let mut piece = [0; 4096];
@@ -280,7 +280,7 @@ fn an_operator_who_chose_to_wait_loses_nothing() {
 fn lines_that_cannot_be_written_are_counted() {
     let setup = Setup::new();
     let (writer, mut log) = setup.start(&LogTarget::File("/dev/full".into()), WhenBehind::Wait);
-    // When they are lost, not when the worker hands over the next.
+    // Lines are counted when they are lost, not when the worker hands over the next ones.
     log_one(&mut log, "/");
     log.tick(0);
     log.tick(FLUSH_AFTER_MS);
@@ -296,11 +296,11 @@ fn lines_that_cannot_be_written_are_counted() {
     assert_eq!(setup.dropped(LineLoss::WriteError), 1 + 2 * 98 + 1);
 }
 
-/// Each line is in the file or counted, and one of which a part was written is counted.
+/// Each line is either in the file or counted as lost. A partly written line counts as lost.
 #[test]
 fn lines_written_and_lines_lost_are_all_lines() {
     let setup = Setup::new();
-    // A pipe that nobody empties takes a part of a buffer and then no more, as a full disk does.
+    // A FIFO without a reader accepts a part of a buffer and then no more, like a full disk.
     let mut reader = fifo(&setup);
     let (writer, mut log) = setup.start(&LogTarget::File(setup.path()), WhenBehind::Drop);
     sys::socket::set_nonblocking(writer.keep_open(), true).unwrap();

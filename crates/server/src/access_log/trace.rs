@@ -1,8 +1,8 @@
-//! What tells which request of many servers' one belongs to: the field `traceparent` (W3C Trace Context,
-//! section 3.2).
+//! The field `traceparent` (W3C Trace Context, section 3.2), which connects the requests that several
+//! servers handle for one original request.
 
-/// Version, trace, parent and flags of a value, if that is well-formed. What a later version may add behind
-/// them is left out.
+/// The version, trace, parent and flags of a value, if it is well-formed. Additions of later versions are
+/// removed.
 pub(super) fn well_formed(value: &[u8]) -> Option<&[u8]> {
     const LENGTH: usize = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-00".len();
     let (parent, more) = value.split_at_checked(LENGTH)?;

@@ -1,8 +1,8 @@
-//! The helper thread that writes access-log lines, so that a slow or full disk is its problem alone.
+//! The helper thread that writes access log lines, so that a slow or full disk delays only this thread.
 //!
-//! It takes full buffers from the workers' channel, appends each with one write, counts the lines that could
-//! not be written for the worker that they came from, and sends the buffer back. A thread does not survive a
-//! fork: start it in the process that logs.
+//! The thread takes full buffers from the workers' channel, appends each with one write, and sends the
+//! buffer back. It counts lines that could not be written for the worker that they came from. A thread
+//! does not survive a fork, so start it in the process that logs.
 
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,10 +20,10 @@ use crate::config::{LogFormat, LogTarget, WhenBehind};
 use crate::counters::Counters;
 use crate::error_log::Limited;
 
-/// How long the last lines may take to be written.
+/// How long writing the last lines may take.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// The writer's thread, and the way to it.
+/// The writer's thread, and the channel to it.
 #[derive(Debug)]
 pub struct Writer {
     thread: JoinHandle<()>,
@@ -34,14 +34,14 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread, for `workers` workers, whose lines go to `log`.
+    /// Starts the thread for `workers` workers. Their lines go to `log`.
     ///
     /// # Errors
     ///
-    /// There is no thread to be had.
+    /// No thread could be started.
     pub fn start(log: Arc<LogFile>, workers: usize) -> Result<Self, OpenError> {
-        // Room for all buffers that the workers can have under way, their registration, and a nudge: nobody
-        // waits here.
+        // There is room for all buffers that the workers can have in flight, for their registration, and
+        // for a nudge. So no sender waits here.
         let (sender, messages) = sync_channel(workers * (BUFFERS + 2) + 1);
         let reopen = Arc::new(AtomicBool::new(false));
         let output = Output {
@@ -58,14 +58,14 @@ impl Writer {
         Ok(Self { thread, log, messages: sender, reopen, workers: AtomicUsize::new(0) })
     }
 
-    /// A worker's end. Lines that are lost are counted in its `counters`.
+    /// A worker's handle. Its `counters` count lost lines.
     pub fn worker(
         &self,
         format: LogFormat,
         when_behind: WhenBehind,
         counters: &'static Counters,
     ) -> AccessLog {
-        // A buffer always finds room on its way back, as there are no more of them.
+        // A returning buffer always finds room, because a worker has no more buffers than this.
         let (home, from_writer) = sync_channel(BUFFERS);
         let _ = self.messages.send(Message::Worker { home, counters });
         AccessLog {
@@ -84,25 +84,26 @@ impl Writer {
         }
     }
 
-    /// Has what lines are written to stay open until the process ends, and gives it.
+    /// Keeps the log's descriptor open until the process ends, and returns it.
     pub fn keep_open(&self) -> BorrowedFd<'_> {
         std::mem::forget(Arc::clone(&self.log));
         self.log.as_fd()
     }
 
-    /// What lines are written to.
+    /// The target that lines are written to.
     pub fn target(&self) -> &LogTarget {
         self.log.target()
     }
 
-    /// Takes no more lines. All [`AccessLog`]s must have been dropped, or be about to be by another thread.
+    /// Stops the writer: it accepts no more lines. All [`AccessLog`]s must have been dropped, or another
+    /// thread must be about to drop them.
     pub fn end(self) -> Ending {
         let patience = if *self.target() == LogTarget::Terminal { LAST_LINES_TO_WATCH } else { LAST_LINES };
         Ending { thread: self.thread, log: self.log, began: Instant::now(), patience }
     }
 }
 
-/// A writer that has only last lines to write.
+/// A writer that only writes its last lines.
 #[derive(Debug)]
 pub struct Ending {
     thread: JoinHandle<()>,
@@ -112,10 +113,10 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Waits until everything has been written, and says whether it has been; complains if that has not been
-    /// soon enough: a disk that stands still is given up.
+    /// Waits until everything is written, and returns whether it was. If this takes too long, it reports
+    /// that and gives up, because the disk may hang.
     pub fn wait(self) -> bool {
-        // Joining would wait for ever.
+        // Joining the thread could block forever.
         while !self.thread.is_finished() {
             if self.began.elapsed() >= self.patience {
                 let (log, patience) = (self.log.target(), self.patience);
@@ -128,22 +129,22 @@ impl Ending {
     }
 }
 
-/// What workers tell the thread, and [`Writer`] of them.
+/// Messages from the workers, and from [`Writer`] about them, to the thread.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// The next worker's way to get empty buffers back, and where to count its lines that are lost. Workers
-    /// are numbered in this order.
+    /// Registers the next worker: the channel for its empty buffers, and the counters for its lost lines.
+    /// Workers are numbered in the order of these messages.
     Worker { home: SyncSender<Vec<u8>>, counters: &'static Counters },
     /// Lines to be written.
     Lines { worker: usize, bytes: Vec<u8> },
-    /// Look at the flags.
+    /// Check the flags.
     Nudge,
 }
 
 /// The thread's state.
 struct Output {
     log: Arc<LogFile>,
-    /// The last write failed in the middle of a line.
+    /// The last write ended in the middle of a line.
     torn: bool,
     reopen: Arc<AtomicBool>,
     began: Instant,
@@ -166,11 +167,11 @@ impl Output {
                 Message::Lines { worker, bytes: mut buffer } => {
                     let lines_lost = self.append(&buffer);
                     buffer.clear();
-                    // One huge request must not occupy memory for ever.
+                    // One huge request must not occupy memory permanently.
                     buffer.shrink_to(BUFFER_SIZE);
                     if let Some((home, counters)) = workers.get(worker) {
                         counters.access_log_lost(lines_lost);
-                        // A worker that is gone wants nothing back.
+                        // A worker that has exited needs no buffer.
                         let _ = home.try_send(buffer);
                     }
                 }
@@ -185,8 +186,7 @@ impl Output {
         }
         let mut rest = lines;
         if self.torn {
-            // Whatever is left of the torn line becomes a line of its own rather than the beginning of the
-            // next.
+            // Ends the torn line, so that its rest does not become the beginning of the next line.
             match (&self.log.file).write(b"\n") {
                 Ok(1) => self.torn = false,
                 Ok(_) => return count_lines(rest),

@@ -1,4 +1,4 @@
-//! What is asked for: interfaces, each with the CPUs of the copy that serves it.
+//! The requested assignments: interfaces, each with the CPUs of the copy that serves it.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use super::{AffinityError, input};
 use crate::config::{CopiesBy, ListenAddress, Mapping, Settings};
 use crate::placement::Position;
 
-/// An interface and CPUs, typed as `eth0=0-3`.
+/// An interface and its CPUs, typed as `eth0=0-3`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// Its name, or one of its addresses.
@@ -32,7 +32,7 @@ impl FromStr for Assignment {
     }
 }
 
-/// Each interface with the CPUs that its packets go to.
+/// Each interface with the CPUs that handle its packets.
 pub(super) fn mapped(asked: &[Assignment], mapping: Mapping) -> Result<Vec<Assignment>, AffinityError> {
     let shift = match mapping {
         Mapping::Direct => 0,
@@ -49,13 +49,13 @@ pub(super) fn mapped(asked: &[Assignment], mapping: Mapping) -> Result<Vec<Assig
     Ok(each.map(|(at, asked)| Assignment { interface: asked.interface.clone(), cpus: from(at) }).collect())
 }
 
-/// What a server's settings ask for: the interface of each address that a copy, or a worker of a partitioned
-/// copy, has for itself, with the CPU set that is its own. (Where the settings say `indirect`, the server
-/// turns the sets: packets stay where they are.)
+/// The assignments that a server's settings ask for. Each copy, or each worker of a partitioned copy, has
+/// its own addresses. This returns the interface of each such address with the copy's or worker's CPU
+/// set. With `indirect`, the server itself rotates the sets, so packets stay where they are.
 ///
 /// # Errors
 ///
-/// No copy or worker has addresses for itself, or one of them belongs to no single interface.
+/// No copy or worker has its own addresses, or one of them does not belong to exactly one interface.
 pub fn of_settings(settings: &Settings) -> Result<Vec<Assignment>, AffinityError> {
     let by_address = settings.copies > 1 && settings.copies_by == CopiesBy::Address;
     let units = if by_address { settings.copies } else { settings.workers };

@@ -11,12 +11,12 @@ use super::AffinityError;
 pub struct CpuSet(Vec<usize>);
 
 impl CpuSet {
-    /// Of CPUs in ascending order.
+    /// A set of CPUs in ascending order.
     pub(super) fn new(cpus: Vec<usize>) -> Self {
         Self(cpus)
     }
 
-    /// Those that are online.
+    /// The CPUs that are online.
     pub(super) fn online(sys: &Path) -> Result<Self, AffinityError> {
         let path = sys.join("devices/system/cpu/online");
         let wrong = |source| AffinityError::Read { path: path.clone(), source };
@@ -24,7 +24,7 @@ impl CpuSet {
         Self::from_list(text.trim()).map_err(|problem| wrong(std::io::Error::other(problem)))
     }
 
-    /// Reads a list.
+    /// Parses a list.
     pub(super) fn from_list(text: &str) -> Result<Self, String> {
         if text.starts_with("0x")
             || text.bytes().any(|byte| byte.is_ascii_hexdigit() && !byte.is_ascii_digit())
@@ -34,7 +34,7 @@ impl CpuSet {
         units::parse_cpus(text).map(Self)
     }
 
-    /// Reads a mask.
+    /// Parses a mask.
     pub(super) fn from_mask(text: &str) -> Option<Self> {
         let digits: Vec<u32> = text
             .chars()
@@ -48,37 +48,37 @@ impl CpuSet {
         (!digits.is_empty()).then(|| Self(cpus.collect()))
     }
 
-    /// Writes a mask.
+    /// Formats a mask.
     pub(super) fn mask(&self) -> String {
         let groups = self.0.last().map_or(1, |last| last / 32 + 1);
         let mut text = String::new();
         for group in (0..groups).rev() {
             let in_group = self.0.iter().filter(|&&cpu| cpu / 32 == group);
             let bits = in_group.fold(0_u32, |bits, cpu| bits | 1_u32 << (cpu % 32));
-            // The kernel wants no zeros before the first group, and all of the others'.
+            // The kernel expects no leading zeros in the first group, and all zeros in the other groups.
             let _ = if text.is_empty() { write!(text, "{bits:x}") } else { write!(text, ",{bits:08x}") };
         }
         text
     }
 
-    /// All of them.
+    /// All CPUs of the set.
     pub(super) fn list(&self) -> &[usize] {
         &self.0
     }
 
-    /// The one for queue number `at`, taken in turn.
+    /// The CPU for queue number `at`. Queues get the CPUs in turn.
     pub(super) fn nth(&self, at: usize) -> usize {
         self.0.get(at % self.0.len().max(1)).copied().unwrap_or(0)
     }
 
-    /// Those that fall to one of several queues: each CPU has one, and each queue one at least.
+    /// The CPUs for one of several queues. Each CPU has one queue, and each queue at least one CPU.
     pub(super) fn of_queue(&self, queue: usize, queues: usize) -> Self {
         let of_queue = self.0.iter().enumerate().filter(|(at, _)| at % queues == queue);
         let cpus: Vec<usize> = of_queue.map(|(_, &cpu)| cpu).collect();
         if cpus.is_empty() { Self(vec![self.nth(queue)]) } else { Self(cpus) }
     }
 
-    /// Says which are not online.
+    /// Reports a CPU that is not online.
     pub(super) fn check_online(&self, online: &Self) -> Result<(), String> {
         let Some(cpu) = self.0.iter().find(|cpu| !online.0.contains(cpu)) else { return Ok(()) };
         Err(format!("CPU {cpu} is not online; allowed: {}", units::print_cpus(&online.0)))

@@ -1,9 +1,9 @@
-//! A network interface as the kernel shows it: its queues, and the interrupts that tell of them.
+//! A network interface as the kernel shows it: its queues, and their interrupts.
 //!
-//! Interrupts of a device are listed in its directory (`msi_irqs`; a virtio device's are its parent's), and
-//! named in `/proc/interrupts`. What a name says is the driver's choice: `eth0-TxRx-3`, `eth0-rx-3`,
-//! `mlx5_comp3@pci:...`, `virtio2-input.0`. A number in it is the queue's, and one without is about something
-//! else than packets (`virtio2-config`).
+//! A device's interrupts are listed in its directory (`msi_irqs`; for a virtio device, in its parent's
+//! directory), and named in `/proc/interrupts`. The driver chooses the names: `eth0-TxRx-3`, `eth0-rx-3`,
+//! `mlx5_comp3@pci:...`, `virtio2-input.0`. A number in the name is that of the queue. An interrupt
+//! without a number is not about packets (`virtio2-config`).
 
 use std::fs;
 use std::net::IpAddr;
@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 
 use super::{AffinityError, Roots, input};
 
-/// An interface.
+/// A network interface.
 #[derive(Debug)]
 pub(super) struct Interface {
     pub(super) name: String,
-    /// In sysfs.
+    /// Its directory in sysfs.
     pub(super) directory: PathBuf,
     pub(super) receive_queues: usize,
     pub(super) transmit_queues: usize,
-    /// Those of its queues.
+    /// The interrupts of its queues.
     pub(super) interrupts: Vec<Interrupt>,
-    /// It belongs to a device, and is not made of software alone.
+    /// Whether it belongs to a device. If not, it exists only in software.
     has_device: bool,
 }
 
@@ -30,13 +30,13 @@ pub(super) struct Interface {
 pub(super) struct Interrupt {
     pub(super) number: u32,
     pub(super) name: String,
-    /// The queue that it tells of; `None`: it is the only one, for all of them.
+    /// The queue that it belongs to. `None`: the interface has one interrupt for all queues.
     pub(super) queue: Option<usize>,
-    /// It may bring packets.
+    /// Whether it may signal received packets.
     receives: bool,
 }
 
-/// The name of the interface that was typed, as such or as one of its addresses.
+/// The name of the interface. The operator typed the name or one of the interface's addresses.
 pub(super) fn name(typed: &str, roots: &Roots) -> Result<String, AffinityError> {
     let known = interfaces(roots)?;
     if let Ok(address) = typed.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
@@ -78,7 +78,7 @@ impl Interface {
         })
     }
 
-    /// How many interrupts bring packets, each to a CPU of its own.
+    /// How many interrupts signal received packets. Each goes to its own CPU.
     pub(super) fn receive_interrupts(&self) -> usize {
         self.interrupts.iter().filter(|interrupt| interrupt.receives).count()
     }
@@ -100,8 +100,8 @@ impl Interface {
 fn of_device(interface: &str, directory: &Path, interrupts: &str) -> Vec<Interrupt> {
     let device = directory.join("device");
     let named = parse(interrupts);
-    // virtio's device lies in the PCI device that has the interrupts, maybe beside others' of the same
-    // device.
+    // A virtio device's directory is inside that of the PCI device, which has the interrupts, possibly
+    // with interrupts of other parts of that device.
     let virtio = fs::canonicalize(&device)
         .ok()
         .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
@@ -113,8 +113,8 @@ fn of_device(interface: &str, directory: &Path, interrupts: &str) -> Vec<Interru
     let is_its_own = |(number, name): &(u32, String)| match (&numbers, &virtio) {
         (Some(numbers), Some(virtio)) => numbers.contains(number) && starts_with_word(name, virtio),
         (Some(numbers), None) => numbers.contains(number),
-        // virtio on memory-mapped I/O has one, of the device's name; older network cards one of the
-        // interface's.
+        // virtio on memory-mapped I/O has one interrupt, named after the device. Older network cards have
+        // one, named after the interface.
         (None, virtio) => starts_with_word(name, virtio.as_deref().unwrap_or(interface)),
     };
     let own: Vec<_> = named.into_iter().filter(is_its_own).collect();
@@ -122,7 +122,7 @@ fn of_device(interface: &str, directory: &Path, interrupts: &str) -> Vec<Interru
         return vec![Interrupt { number: *number, name: name.clone(), queue: None, receives: true }];
     }
     let of_queue = own.into_iter().filter_map(|(number, name)| {
-        // The number of the interface is none of a queue.
+        // A number that belongs to the interface's name is not that of a queue.
         let queue = queue_number(&name).filter(|_| name != interface)?;
         let lower = name.to_ascii_lowercase();
         let sends = lower.contains("tx") || lower.contains("output");
@@ -132,7 +132,7 @@ fn of_device(interface: &str, directory: &Path, interrupts: &str) -> Vec<Interru
     of_queue.collect()
 }
 
-/// The interrupts of `/proc/interrupts` that have numbers, with what they are called.
+/// The numbered interrupts in `/proc/interrupts`, with their names.
 fn parse(text: &str) -> Vec<(u32, String)> {
     let mut lines = text.lines();
     // CPU0 CPU1 ...
@@ -140,19 +140,20 @@ fn parse(text: &str) -> Vec<(u32, String)> {
     let interrupt = |line: &str| {
         let (number, rest) = line.split_once(':')?;
         let number = number.trim().parse().ok()?;
-        // A count for each CPU, the controller's name, the number there and the trigger, and then who shares
-        // it.
+        // A line has a count for each CPU, the controller's name, the number there and the trigger, and
+        // then the devices that share the interrupt.
         Some((number, rest.split_ascii_whitespace().skip(cpus + 1).last()?.to_owned()))
     };
     lines.filter_map(interrupt).collect()
 }
 
-/// `virtio2-input.0` begins with `virtio2`, and `virtio21-input.0` does not.
+/// Whether a name begins with a whole word: `virtio2-input.0` begins with `virtio2`, and
+/// `virtio21-input.0` does not.
 fn starts_with_word(name: &str, word: &str) -> bool {
     name.strip_prefix(word).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
 }
 
-/// The number at a name's end, or before what follows an `@`.
+/// The number at the end of a name, or before an `@`.
 fn queue_number(name: &str) -> Option<usize> {
     let name = name.split('@').next()?;
     let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();

@@ -1,21 +1,24 @@
-//! Which CPUs handle the packets of a network interface: interrupt affinity, receive and transmit packet
-//! steering.
+//! Chooses which CPUs handle the packets of a network interface, by interrupt affinity and by receive and
+//! transmit packet steering.
 //!
-//! A partitioned server has each copy on CPUs of its own, serving interfaces of its own, whose packets are
-//! handled on the same CPUs (Harji, Buhr and Brecht 2012, section 4; Hashemian, Krishnamurthy, Arlitt and
-//! Carlsson 2014, section 3.7: *direct* mapping; with *indirect* mapping they are handled on another copy's,
-//! to tell the gain of that from the gain of copies). The kernel is told in three places:
+//! In a partitioned server, each copy has its own CPUs and serves its own interfaces. With the *direct*
+//! mapping, the same CPUs handle the packets of these interfaces (Harji, Buhr and Brecht 2012, section 4;
+//! Hashemian, Krishnamurthy, Arlitt and Carlsson 2014, section 3.7). With the *indirect* mapping, another
+//! copy's CPUs handle them. This separates the gain of the mapping from the gain of copies. Three kinds
+//! of kernel files control this:
 //!
-//! - `/proc/irq/N/smp_affinity_list`: who takes an interrupt of the interface, and with it the packets of its
-//!   queue;
-//! - `/sys/class/net/IF/queues/rx-N/rps_cpus`: to whom that CPU passes packets on (receive packet steering),
-//!   where there are fewer queues than CPUs, or no interrupts to place, as of veth and loopback;
-//! - `/sys/class/net/IF/queues/tx-N/xps_cpus`: who sends by a queue, where there are several.
+//! - `/proc/irq/N/smp_affinity_list`: which CPU takes an interrupt of the interface, and so the packets
+//!   of its queue;
+//! - `/sys/class/net/IF/queues/rx-N/rps_cpus`: which CPUs that CPU passes packets on to (receive packet
+//!   steering). This is used if there are fewer queues than CPUs, or no interrupts to place, as with veth
+//!   and loopback;
+//! - `/sys/class/net/IF/queues/tx-N/xps_cpus`: which CPUs send through a queue, if there are several
+//!   queues.
 //!
-//! [`Plan::new`] looks at the interfaces and says which files are to hold what; it changes nothing.
-//! [`Plan::apply`] does, and puts back what it has changed if one of them can't be. A plan prints itself as
-//! commands for a shell, which [`Plan::read`] reads again: that is how a change is undone. See
-//! `Documentation/networking/scaling.rst` in the kernel's sources.
+//! [`Plan::new`] reads the interfaces and decides what each file should hold. It changes nothing.
+//! [`Plan::apply`] writes the files. If one cannot be written, it restores those that it has changed. A
+//! plan prints itself as shell commands, which [`Plan::read`] parses again: that is how a change is
+//! undone. See `Documentation/networking/scaling.rst` in the kernel's sources.
 
 mod assignment;
 mod cpus;
@@ -31,12 +34,12 @@ pub use self::cpus::CpuSet;
 use self::interface::Interface;
 use crate::config::Mapping;
 
-/// Where the kernel's files are: `/proc` and `/sys`, but for tests.
+/// The roots of the kernel's files: `/proc` and `/sys`, except in tests.
 #[derive(Clone, Debug)]
 pub struct Roots {
-    /// proc(5).
+    /// The root of proc(5).
     pub proc: PathBuf,
-    /// sysfs(5).
+    /// The root of sysfs(5).
     pub sys: PathBuf,
 }
 
@@ -46,32 +49,32 @@ impl Default for Roots {
     }
 }
 
-/// Files, and what they are to hold.
+/// A plan: files, and what they should hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// What is to be done, in this order.
+    /// The changes, in order.
     pub changes: Vec<Change>,
-    /// What can't be done, or will not last, for people.
+    /// What cannot be done, or will not last, as text for operators.
     pub remarks: Vec<String>,
 }
 
-/// One file.
+/// A change to one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The file.
     pub path: PathBuf,
-    /// What it holds.
+    /// Its current content.
     pub old: String,
-    /// What it is to hold.
+    /// Its new content.
     pub new: String,
-    /// What it is about, for people.
+    /// What the change is about, as text for operators.
     pub what: String,
 }
 
-/// The affinity can't be set so.
+/// Why the affinity cannot be set.
 #[derive(Debug, thiserror::Error)]
 pub enum AffinityError {
-    /// What was typed makes no sense.
+    /// What was typed is invalid.
     #[error("{typed}: {problem}")]
     Input {
         /// What was typed.
@@ -79,15 +82,15 @@ pub enum AffinityError {
         /// What is wrong, and what is allowed.
         problem: String,
     },
-    /// A file can't be read.
+    /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// A file can't be written.
+    /// A file cannot be written.
     #[error(
         "cannot write {value} to {}: {}; what had been changed before is as it was",
         path.display(),
@@ -96,21 +99,21 @@ pub enum AffinityError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What it was to hold.
+        /// The value for the file.
         value: String,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
 }
 
 impl AffinityError {
-    /// Whether something else should have been typed.
+    /// Whether the operator should correct what was typed.
     pub fn is_bad_input(&self) -> bool {
         matches!(self, Self::Input { .. })
     }
 }
 
-/// What the kernel's refusal means.
+/// The meaning of the kernel's refusal.
 fn refusal(path: &Path, error: &io::Error) -> String {
     let reason = match error.kind() {
         io::ErrorKind::PermissionDenied => "only root may",
@@ -124,11 +127,12 @@ fn refusal(path: &Path, error: &io::Error) -> String {
 }
 
 impl Plan {
-    /// What has to be done so that each interface's packets are handled on its CPUs. Nothing is changed.
+    /// The changes that make each interface's packets go to its CPUs. This changes nothing.
     ///
     /// # Errors
     ///
-    /// An interface or a CPU is not there, an interface is named twice, or the kernel's files can't be read.
+    /// An interface or CPU does not exist, an interface is named twice, or the kernel's files cannot be
+    /// read.
     pub fn new(assignments: &[Assignment], mapping: Mapping, roots: &Roots) -> Result<Self, AffinityError> {
         let online = CpuSet::online(&roots.sys)?;
         let mut plan = Self::default();
@@ -138,7 +142,7 @@ impl Plan {
             let name = interface::name(&typed, roots)?;
             match seen.iter().find(|(known, _)| *known == name) {
                 None => plan.add(&Interface::look(&name, roots)?, &cpus, roots)?,
-                // Several addresses of a group.
+                // Several addresses of a group are on the same interface.
                 Some((_, same)) if *same == cpus => {}
                 Some(_) => return Err(input(&typed, format!("{name} has been given other CPUs already"))),
             }
@@ -153,11 +157,11 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Reads what a plan has printed.
+    /// Parses a printed plan.
     ///
     /// # Errors
     ///
-    /// It holds a line that is none of a plan's.
+    /// The text has a line that does not belong to a plan.
     pub fn read(text: &str, roots: &Roots) -> Result<Self, AffinityError> {
         let mut plan = Self::default();
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -187,12 +191,12 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// One can't be written; those before it hold again what they held.
+    /// A file cannot be written. The files before it have their old contents again.
     pub fn apply(&self) -> Result<(), AffinityError> {
         for (done, change) in self.changes.iter().enumerate() {
             if let Err(source) = fs::write(&change.path, &change.new) {
                 for before in self.changes[..done].iter().rev() {
-                    // It could be written a moment ago.
+                    // This file was writable a moment ago.
                     let _ = fs::write(&before.path, &before.old);
                 }
                 let (path, value) = (change.path.clone(), change.new.clone());
@@ -213,7 +217,7 @@ impl Plan {
         if placed == 0 {
             self.remarks.push(interface.why_no_interrupts());
         }
-        // With an interrupt for each CPU there is nobody to pass packets on to.
+        // With an interrupt for each CPU, there are no other CPUs to pass packets to.
         let steering = if placed >= list.len() { CpuSet::default() } else { cpus.clone() };
         let queues = interface.directory.join("queues");
         for queue in 0..interface.receive_queues {
@@ -221,7 +225,7 @@ impl Plan {
             let what = format!("{}, receive queue {queue}", interface.name);
             self.change(&path, &steering.mask(), what)?;
         }
-        // The kernel has no such files where there is nothing to choose from.
+        // With a single queue, the kernel has no such files.
         for queue in 0..if interface.transmit_queues > 1 { interface.transmit_queues } else { 0 } {
             let path = queues.join(format!("tx-{queue}")).join("xps_cpus");
             let share = cpus.of_queue(queue, interface.transmit_queues);
@@ -230,7 +234,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Adds a file, unless it holds that already.
+    /// Adds a change to a file, unless the file already holds the new content.
     fn change(&mut self, path: &Path, new: &str, what: String) -> Result<(), AffinityError> {
         let old = fs::read_to_string(path)
             .map_err(|source| AffinityError::Read { path: path.to_owned(), source })?;
@@ -248,7 +252,7 @@ impl Plan {
     }
 }
 
-/// Commands for a shell.
+/// Prints the plan as shell commands.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for Change { path, old, new, what } in &self.changes {
@@ -258,10 +262,10 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Whether these are a value and a file that a plan may have.
+/// Whether a plan may contain this value and this file.
 fn is_ours(value: &str, path: &Path, roots: &Roots) -> bool {
     let names: Vec<_> = path.iter().map(|name| name.to_string_lossy()).collect();
-    // No way up and out again.
+    // The path must not leave the root through `..`.
     if names.iter().any(|name| name == "..") {
         return false;
     }
@@ -277,7 +281,7 @@ fn is_ours(value: &str, path: &Path, roots: &Roots) -> bool {
     }
 }
 
-/// What a file of a plan that was read is about.
+/// A description of a file in a parsed plan.
 fn what_is(path: &Path) -> String {
     let names: Vec<_> = path.iter().rev().take(4).map(|name| name.to_string_lossy()).collect();
     match names.as_slice() {
@@ -289,7 +293,7 @@ fn what_is(path: &Path) -> String {
     }
 }
 
-/// The first process of that name.
+/// The id of the first process with this name.
 fn running(proc: &Path, name: &str) -> Option<u32> {
     let entries = fs::read_dir(proc).ok()?.flatten();
     let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

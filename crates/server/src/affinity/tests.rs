@@ -5,9 +5,9 @@ use tempfile::TempDir;
 use super::*;
 use crate::config::{CopiesBy, Settings};
 
-/// A machine with four CPUs of which one is offline: `eth0`, of virtio with two queue pairs; `eth1`, of a
-/// driver with an interrupt for each of four queues; `old`, with a single interrupt; `veth`, without a
-/// device.
+/// A machine with four CPUs, one of them offline, and these interfaces: `eth0`, of virtio with two queue
+/// pairs; `eth1`, whose driver has an interrupt for each of four queues; `old`, with a single interrupt;
+/// `veth`, without a device.
 struct Machine {
     directory: TempDir,
     roots: Roots,
@@ -79,7 +79,8 @@ impl Machine {
         Plan::new(&asked, mapping, &self.roots)
     }
 
-    /// What a plan for these would change: the files below the root, and what they are to hold.
+    /// The changes that a plan for these assignments makes: the files below the root, and their new
+    /// contents.
     fn changes(&self, typed: &[&str]) -> Vec<(String, String)> {
         let root = self.directory.path().canonicalize().unwrap();
         let plan = self.plan(typed, Mapping::Direct).unwrap();
@@ -115,7 +116,7 @@ fn interrupts_of_virtio_are_placed_and_packets_steered_where_queues_are_few() {
 #[test]
 fn with_an_interrupt_for_each_cpu_nothing_is_passed_on() {
     let machine = Machine::new();
-    // The interrupt without a queue stays where it is.
+    // The interrupt without a queue is not moved.
     let expected = [
         ("proc/irq/61/smp_affinity_list", "1"),
         ("proc/irq/62/smp_affinity_list", "2"),
@@ -127,7 +128,7 @@ fn with_an_interrupt_for_each_cpu_nothing_is_passed_on() {
         ("sys/class/net/eth1/queues/tx-3/xps_cpus", "4"),
     ];
     assert_eq!(machine.changes(&["eth1=1-2"]), pairs(&expected));
-    // Steering that was on is turned off.
+    // Packet steering that was on is turned off.
     machine.write("sys/class/net/eth1/queues/rx-3/rps_cpus", "00000000,00000007");
     let changes = machine.changes(&["eth1=1-2"]);
     assert!(changes.contains(&("sys/class/net/eth1/queues/rx-3/rps_cpus".to_owned(), "0".to_owned())));

@@ -1,10 +1,11 @@
-//! The concurrency architectures. Each owns its whole control flow: it calls the connections, and decides
-//! what happens when one would block.
+//! The concurrency architectures. Each one owns its whole control flow: it calls the connections, and
+//! decides what happens when a connection would block.
 //!
-//! An architecture is what one worker process does: a function `run(Service, Share, &Settings, Arc<Control>)`
-//! that returns when the worker has drained, retired or stopped. How many workers there are is the
-//! [supervisor](crate::supervisor)'s affair. Architectures never import one another; the event-driven ones
-//! share [`event_loop`], those with a process or thread for each connection `one_at_a_time`.
+//! An architecture is what one worker process does. It is a function `run(Service, Share, &Settings,
+//! Arc<Control>)` that returns when the worker has drained, retired or stopped. The
+//! [supervisor](crate::supervisor) decides how many workers there are. Architectures never import one
+//! another. The event-driven ones share [`event_loop`]; those with a process or thread for each connection
+//! share `one_at_a_time`.
 
 use std::io;
 use std::sync::Arc;
@@ -26,12 +27,12 @@ pub mod sped;
 pub mod symped;
 pub mod threads;
 
-/// Serves with the architecture that the settings name. There is a service for each thread that serves: one,
-/// but in `threads` and in `pipeline`.
+/// Serves with the architecture that the settings name. `services` has one service for each serving thread.
+/// There is one such thread, except in `threads` and in `pipeline`.
 ///
 /// # Errors
 ///
-/// What the architecture needs of the kernel can't be had, or stops working.
+/// The kernel does not provide what the architecture needs, or it stops working.
 pub fn run(
     mut services: Vec<Service>,
     listeners: Share,

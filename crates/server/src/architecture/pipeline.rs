@@ -1,5 +1,5 @@
 //! The pipeline: `WatPipe` (Harji et al. 2012, section 4; Pariag et al. 2007, section 4.3). One process,
-//! whose stages have threads of their own; connections move from one to the next, in batches.
+//! whose stages have their own threads. Connections move from one stage to the next in batches.
 //!
 //! ```text
 //!             Accept          a thread for each address, on any CPU
@@ -17,26 +17,26 @@
 //! ```
 //!
 //! 1. [`accept`]: takes connections out of the accept queues.
-//! 2. [`poll`], **Read Poll**: has those go on that have input, and those whose deadline has come.
+//! 2. [`poll`], **Read Poll**: passes on connections that have input, and those whose deadline has passed.
 //! 3. [`read`]: receives requests, and plans replies.
-//! 4. [`poll`], **Write Poll**: has those go on that have room to write.
+//! 4. [`poll`], **Write Poll**: passes on connections that have room to write.
 //! 5. [`mod@write`]: sends replies.
 //!
-//! Most requests pass by the poll stages on their way: a fresh connection is read from and a planned reply is
-//! sent before anybody waits for an event. Between two stages a connection belongs to a [`queue`], and while
-//! it [waits](waiting) to the poll stages, which hear of its client's socket and of that of an application's
-//! server. Nobody ever locks one.
+//! Most requests skip the poll stages: a new connection is read from, and a planned reply is sent, before
+//! any thread waits for an event. Between two stages a connection belongs to a [`queue`]. While it
+//! [waits](waiting), it belongs to the poll stages. They receive the events of the client's socket and of
+//! the socket to an application's server. No thread ever locks a connection.
 //!
-//! What is planned by one thread is sent and given back by another, so the open files are in one table of the
-//! process, in which threads pin together; sheets and buffers that gather where replies end go back through a
-//! stock.
+//! One thread plans a reply, and another one sends it and gives back what it used. So the process has one
+//! table of open files, in which all threads pin files. Plan sheets and buffers pile up where replies end;
+//! a shared stock returns them to the threads that plan.
 //!
-//! Each worker, which is a CPU, has a [`lane`]: a queue into Read, a queue into Write, and its readers and
-//! writers. A connection stays in the lane that it came to. The queues are bounded: a full one stops the
-//! stages that bring something new, down to the accept queue, where waiting is cheap.
+//! Each worker is a CPU and has a [`lane`]: a queue into Read, a queue into Write, and its readers and
+//! writers. A connection stays in its first lane. The queues are bounded. A full queue stops the stages
+//! that bring something new, back to the accept queue, where waiting is cheap.
 //!
-//! How many threads take from a queue, how large batches are and how many connections are admitted may be
-//! left to [controllers](control).
+//! [Controllers](control) may set the number of threads that take from a queue, the batch size and the
+//! number of admitted connections.
 
 mod accept;
 mod bells;
@@ -91,50 +91,52 @@ use crate::placement;
 use crate::sends::BlockingSends;
 use crate::service::{Clock, Service};
 
-/// What the stages have in common.
+/// What all stages share.
 struct Pipeline {
     control: Arc<Control>,
     lanes: Box<[Lane]>,
-    /// There are four stages: Read Poll reads, and Write Poll and the writers take turns.
+    /// There are four stages: Read Poll also reads, and Write Poll alternates with the writers.
     takes_turns: bool,
     read_poll: Poll,
     write_poll: Poll,
     acceptors: Box<[AcceptorBell]>,
-    /// Listeners that are not closed yet, by their numbers, and whether they retire.
+    /// Listeners that are not closed yet: the number of each, and whether it retires.
     doors: Mutex<Vec<(usize, bool)>>,
-    /// Connections that there are, and most that there may be.
+    /// Open connections, and the most that are allowed.
     open: AtomicU32,
     most_open: u32,
-    /// An acceptor waits for one of them to end.
+    /// An acceptor waits for a connection to end.
     is_crowded: AtomicBool,
-    /// Connections end with their next reply.
+    /// Each connection ends with its next reply.
     closes: AtomicBool,
     /// All threads are to end.
     is_over: AtomicBool,
-    /// Most connections of a batch.
+    /// The largest number of connections in a batch.
     batch: AtomicUsize,
-    /// For each lane: those that there are.
+    /// The number of readers in each lane. `writers` is the number of writers.
     readers: usize,
     writers: usize,
-    /// Controllers say how many of them are in use.
+    /// Controllers set how many readers and writers are in use.
     is_steered: bool,
-    /// What connections are admitted with, and the target that their rate follows from.
+    /// Tokens that new connections need for admission. `target_ns` is the response target, which the rate
+    /// of the tokens follows from.
     tokens: Tokens,
     target_ns: Option<u64>,
-    /// What acceptors count; what readers and writers count, and the kernel's numbers of these.
+    /// The counters of the acceptors. `workers` has those of the readers and writers, and `threads` the
+    /// kernel's numbers of these threads.
     accepting: Box<[&'static Counters]>,
     workers: Box<[&'static Counters]>,
     threads: Box<[AtomicU32]>,
 }
 
-/// Many times what a batch takes that waits for nothing.
+/// Many times as long as a batch takes when nothing makes it wait.
 const LONG_NS: u64 = 1_000_000;
 
-/// Serves with a service for each thread of the stages, until drained, retired or stopped.
+/// Serves until drained, retired or stopped. `services` has one service for each thread of the stages.
 ///
 /// # Errors
 ///
-/// There is no epoll to be had.
+/// The kernel does not provide an epoll instance.
 ///
 /// # Panics
 ///
@@ -216,8 +218,8 @@ pub fn run(
     Ok(())
 }
 
-/// For `sluice memory`: what the process has of its own before it serves, in equal parts for its threads,
-/// whose stacks are a part of it.
+/// For `sluice memory`: records the process's own memory before it serves, divided equally among its
+/// threads. The threads' stacks are a part of it.
 fn note_start_memory(blocks: &[&'static Counters]) {
     if let Ok(bytes) = memory::own_bytes() {
         for block in blocks {
@@ -226,7 +228,7 @@ fn note_start_memory(blocks: &[&'static Counters]) {
     }
 }
 
-/// Starts a thread that there has to be.
+/// Starts a thread that the pipeline cannot do without.
 fn start<'s, 'e: 's>(
     scope: &'s Scope<'s, 'e>,
     control: &Control,
@@ -238,12 +240,12 @@ fn start<'s, 'e: 's>(
     started.unwrap_or_else(|error| fail(&format!("cannot start thread {name}: {error}")));
 }
 
-/// Starts a thread, on these CPUs if any are given. One that fails takes the process along, which is started
-/// again: the others can't make up for it.
+/// Starts a thread, on these CPUs if any are given. If the thread fails, the process ends too, because the
+/// other threads cannot replace it; the process is started again.
 ///
 /// # Errors
 ///
-/// It can't be started.
+/// The thread cannot be started.
 fn spawn<'s, 'e: 's>(
     scope: &'s Scope<'s, 'e>,
     control: &Control,
@@ -267,8 +269,8 @@ fn spawn<'s, 'e: 's>(
     Ok(())
 }
 
-/// The listeners of each acceptor: one, or in turn, where there are more of them. Each comes with its number,
-/// and with its lane if addresses belong to lanes.
+/// Assigns the listeners to the acceptors: one each, or round-robin if there are more listeners. Each
+/// listener comes with its number, and with its lane if addresses belong to lanes.
 fn deal_out(doors: Vec<Door>, settings: &Settings, acceptors: usize) -> Vec<Vec<(Door, usize, Option<u16>)>> {
     let mut shares: Vec<_> = (0..acceptors).map(|_| Vec::new()).collect();
     let each = (doors.len() / settings.workers).max(1);
@@ -295,7 +297,7 @@ impl Pipeline {
         let (polling, workers) = blocks[threads.accept..].split_at(2);
         let gauge = |block: &'static Counters, stage| &block.stage_queue[stage as usize];
         let lane = |lane: usize| {
-            // Each queue tells in a block of the first who takes from it.
+            // Each queue reports its length in the counters of the first thread that takes from it.
             let first_writer = workers[threads.read + lane * writers];
             let written = gauge(first_writer, Stage::Write);
             if takes_turns {
@@ -336,36 +338,36 @@ impl Pipeline {
         })
     }
 
-    /// Those of each lane.
+    /// The CPUs of each lane.
     fn cpus(&self, settings: &Settings) -> Vec<Vec<usize>> {
         let usable = process::allowed_cpus().unwrap_or_default();
         (0..self.lanes.len()).map(|lane| placement::of_stages(lane, settings, &usable)).collect()
     }
 
-    /// The lane and the number in it of a reader among all.
+    /// The lane of a reader, and its number there. `reader` counts the readers of all lanes.
     fn reader_at(&self, reader: usize) -> (usize, usize) {
         (reader / self.readers, reader % self.readers)
     }
 
-    /// Most connections of a batch.
+    /// The largest number of connections in a batch.
     fn batch(&self) -> usize {
         self.batch.load(Ordering::Relaxed)
     }
 
-    /// How many connections a thread takes from its stage's queue at once. Where there are several threads
-    /// each takes one after the other, as it may have to wait for the disk while others could go on.
+    /// How many connections a thread takes from its stage's queue at once. If there are several threads,
+    /// each takes one at a time: it may have to wait for the disk while others could go on.
     fn at_once(&self, stage: Stage) -> usize {
         let threads = if stage == Stage::Read { self.readers } else { self.writers };
         if threads == 1 { self.batch() } else { 1 }
     }
 
-    /// A place among the connections, if there is one left.
+    /// Takes a connection slot, if one is left.
     fn take_place(&self) -> bool {
         let more = |open: u32| (open < self.most_open).then_some(open + 1);
         self.open.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
     }
 
-    /// The place where a connection waits and will wait again.
+    /// The connection's slot among the waiting connections. The connection keeps it for all waits.
     fn number(&self, traveller: &mut Traveller) -> Number {
         let waiting = &self.lanes[usize::from(traveller.lane)].waiting;
         *traveller.number.get_or_insert_with(|| waiting.lock().enter())
@@ -379,20 +381,21 @@ impl Pipeline {
         self.workers.iter().flat_map(of).fold(0, u64::wrapping_add)
     }
 
-    /// How many times a connection is to be worked on by those that are in queues: both stages come to who is
-    /// to be read from.
+    /// How many times the stages still have to work on queued connections. A connection that is to be read
+    /// from counts twice, because both stages will work on it.
     fn left_over(&self) -> usize {
         self.lanes.iter().map(|lane| 2 * lane.reads.len() + lane.writes.len() + lane.turn.len()).sum()
     }
 
-    /// One has been through the stages for as long as it could go on: nobody else is kept out for it.
+    /// The connection has passed through the stages for as long as it could go on. It no longer holds back
+    /// new connections.
     fn had_a_turn(&self, traveller: &mut Traveller) {
         if let Some(acceptor) = traveller.acceptor.take() {
             self.acceptors[usize::from(acceptor)].served();
         }
     }
 
-    /// Lets go of a listener.
+    /// Releases a listener.
     fn shut(&self, door: Door, number: usize, service: &Service) {
         let mut doors = self.doors.lock().expect("nobody panics with the lock");
         doors.retain(|&(other, _)| other != number);
@@ -404,7 +407,7 @@ impl Pipeline {
         self.doors.lock().expect("nobody panics with the lock").is_empty()
     }
 
-    /// Has all threads end.
+    /// Ends all threads.
     fn end(&self) {
         self.is_over.store(true, Ordering::Release);
         for lane in &self.lanes {
@@ -438,8 +441,8 @@ fn take(
     Taken { has_room: has_room || taken.has_room, ..taken }
 }
 
-/// Whether a thread has worked for so long, on a batch that is not done with, that what is done had better be
-/// handed on: it has waited for the disk, or for a client.
+/// Whether a thread has worked on its unfinished batch for so long that it should hand on the finished
+/// part. Then it has waited for the disk, or for a client.
 fn takes_long(service: &Service) -> bool {
     sys::clock::monotonic_ns().saturating_sub(service.clock.ns) >= LONG_NS
 }
@@ -448,7 +451,7 @@ fn takes_long(service: &Service) -> bool {
 fn note(stage: Stage, taken: Taken, count: usize, service: &Service) {
     if count > 0 {
         let now_ns = service.clock.ns.wrapping_mul(count as u64);
-        // What came since the clock was read has not waited.
+        // Connections that arrived after the clock was read have not waited.
         let wait_ns = now_ns.saturating_sub(taken.since_ns);
         service.counters.phases.add(1);
         service.counters.stage_batch(stage, count as u64, wait_ns);

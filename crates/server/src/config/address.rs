@@ -1,4 +1,4 @@
-//! Addresses to listen at, as people write them: `127.0.0.1:8080`, `[::]:80`, `localhost:8080`, `:80`,
+//! Addresses to listen on, as operators write them: `127.0.0.1:8080`, `[::]:80`, `localhost:8080`, `:80`,
 //! `unix:/run/sluice.sock`.
 
 use std::collections::hash_map::Entry;
@@ -8,30 +8,31 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where clients connect.
+/// An address that clients connect to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ListenAddress {
     /// An IP address and port; port 0 lets the kernel pick one.
     Tcp(SocketAddr),
-    /// A Unix socket, by absolute path.
+    /// A Unix socket, by its absolute path.
     Unix(PathBuf),
 }
 
-/// Where counters are served: the same kinds of address, never one that clients connect to.
+/// The address that counters are served on. It has the same kinds, but must differ from every client
+/// address.
 pub type StatusAddress = ListenAddress;
 
 /// Longest path of a Unix socket: `sun_path` without its final NUL, unix(7).
 const UNIX_PATH_MAX: usize = 107;
 
 impl ListenAddress {
-    /// Whether connections to it are TCP's.
+    /// Whether this is a TCP address.
     pub fn is_tcp(&self) -> bool {
         matches!(self, Self::Tcp(_))
     }
 
-    /// Reads what stands for one or several addresses: `:80` is every address of this machine, `localhost:80`
-    /// both that it has for itself, those of IPv6 only where there is IPv6. `absolute` completes the path of
-    /// a Unix socket. The error says what is allowed.
+    /// Parses a text that stands for one or several addresses. `:80` means every address of this machine.
+    /// `localhost:80` means both loopback addresses. IPv6 addresses are included only if the machine has
+    /// IPv6. `absolute` completes the path of a Unix socket. The error says what is allowed.
     pub(super) fn parse_all(
         text: &str,
         absolute: impl Fn(&str) -> Result<PathBuf, String>,
@@ -44,8 +45,8 @@ impl ListenAddress {
         }
     }
 
-    /// Whether two addresses cannot both be bound. Port 0 is another port each time; an IPv6 socket takes no
-    /// IPv4.
+    /// Whether the two addresses cannot both be bound. Port 0 is a different port each time. An IPv6
+    /// socket does not accept IPv4.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Tcp(a), Self::Tcp(b)) => {
@@ -57,16 +58,18 @@ impl ListenAddress {
     }
 }
 
-/// Addresses of which no two can be the same place.
+/// A set of addresses that do not overlap.
 #[derive(Debug, Default)]
 pub(super) struct Occupied<'a> {
     known: HashSet<&'a ListenAddress>,
-    /// For each port and protocol the first address, and the first that is all addresses of this machine.
+    /// For each port and protocol: the first address, and the first address that means all addresses of
+    /// this machine.
     ports: HashMap<(u16, bool), (&'a ListenAddress, Option<&'a ListenAddress>)>,
 }
 
 impl<'a> Occupied<'a> {
-    /// Adds an address, unless it [overlaps](ListenAddress::overlaps) with this one.
+    /// Adds an address. If it [overlaps](ListenAddress::overlaps) with one that is already here, returns
+    /// that one instead.
     pub(super) fn add(&mut self, address: &'a ListenAddress) -> Option<&'a ListenAddress> {
         if let ListenAddress::Tcp(tcp) = address {
             if tcp.port() == 0 {
@@ -91,8 +94,8 @@ impl<'a> Occupied<'a> {
     }
 }
 
-/// Reads one address: of several that a text stands for, that of IPv4. The path of a Unix socket starts from
-/// the current directory. The error says what is allowed.
+/// Parses one address. If the text stands for several, this is the IPv4 one. The path of a Unix socket
+/// starts from the current directory. The error says what is allowed.
 impl FromStr for ListenAddress {
     type Err = String;
 
@@ -137,8 +140,8 @@ fn parse_tcp(text: &str) -> Result<Vec<ListenAddress>, String> {
     })
 }
 
-/// Whether some interface has an address of IPv6. Where `/proc` does not tell, the loopback interface stands
-/// for all.
+/// Whether some interface has an IPv6 address. If `/proc` does not say, this checks the loopback
+/// interface only.
 fn has_ipv6() -> bool {
     match std::fs::read("/proc/net/if_inet6") {
         Ok(addresses) => !addresses.is_empty(),

@@ -1,4 +1,4 @@
-//! What must hold between keys, and in the world: directories, files, users, CPUs.
+//! Checks across keys, and against the system: directories, files, users, CPUs.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -18,7 +18,7 @@ const MOST_PROCESSES: usize = 1024;
 /// Most threads of one pipeline.
 const MOST_THREADS: usize = 4096;
 
-/// What is wrong with settings whose values are right one by one.
+/// What is wrong with settings whose values are each valid.
 pub(super) fn problems(settings: &Settings, typed: &Table) -> Vec<Problem> {
     let mut checks = Checks { typed, problems: Vec::new() };
     check_root(&mut checks, &settings.files.root);
@@ -61,7 +61,7 @@ struct Checks<'a> {
 }
 
 impl Checks<'_> {
-    /// Notes a problem with a key whose value is fine on its own.
+    /// Adds a problem with a key whose own value is valid.
     fn problem(&mut self, key: &str, what: impl Into<String>) {
         let (table, in_table) = key.split_once('.').unwrap_or((key, ""));
         let what = what.into();
@@ -72,7 +72,8 @@ impl Checks<'_> {
         });
     }
 
-    /// Notes a problem with an item, or with the list at the top that it would stand in.
+    /// Adds a problem with an item. Without an item, the problem belongs to the list at the top of the
+    /// file.
     fn problem_in(&mut self, item: Option<&Item>, list: &str, what: impl Into<String>) {
         match item {
             Some(item) => self.problems.push(item.problem(what)),
@@ -80,18 +81,18 @@ impl Checks<'_> {
         }
     }
 
-    /// Whether a key at the top was typed.
+    /// Whether this key was typed at the top of the file.
     fn has(&self, key: &str) -> bool {
         self.typed.contains_key(key)
     }
 }
 
-/// Pools have different names, and routes lead to such as there are.
+/// Pools must have different names, and routes must lead to existing pools.
 fn check_pools(checks: &mut Checks<'_>, settings: &Settings) {
     let typed = checks.typed;
     let names: Vec<_> = settings.all_pools().map(|pool| pool.name.clone()).collect();
     let mut known = HashSet::new();
-    // Those of PHP, which come first, are made from settings that differ.
+    // The PHP pools come first. They come from distinct settings, so their names differ.
     let typed_pools = names.len() - settings.pools.len();
     for (at, name) in names.iter().enumerate() {
         if !known.insert(name) {
@@ -135,7 +136,7 @@ fn check_pools(checks: &mut Checks<'_>, settings: &Settings) {
     }
 }
 
-/// What an application decides about is to be had by no URL.
+/// No URL may reach the files that an application decides about.
 fn check_send_files(checks: &mut Checks<'_>, settings: &Settings) {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let sites = settings.sites.iter().map(|site| &site.files.root);
@@ -157,7 +158,7 @@ fn check_send_files(checks: &mut Checks<'_>, settings: &Settings) {
     }
 }
 
-/// Names to choose from: the first of them, if they are many.
+/// The names to choose from; if there are many, only the first ones.
 fn listed(names: &[String]) -> String {
     const MOST: usize = 20;
     match names.len() {
@@ -167,7 +168,7 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// No host has two sites.
+/// No host may belong to two sites.
 fn check_hosts(checks: &mut Checks<'_>, settings: &Settings) {
     if settings.number_of_sites() > usize::from(u16::MAX) {
         checks.problem("sites", format!("at most {} sites, and directories of send_files", u16::MAX));
@@ -183,7 +184,7 @@ fn check_hosts(checks: &mut Checks<'_>, settings: &Settings) {
     }
 }
 
-/// A user and a group, if there are to be any, must be there.
+/// A configured user or group must exist.
 fn check_accounts(
     checks: &mut Checks<'_>,
     (user_key, user): (&str, &Option<String>),
@@ -206,7 +207,7 @@ fn check_cpus(checks: &mut Checks<'_>, key: &str, cpus: &[usize]) {
     }
 }
 
-/// What must hold between the numbers of processes and of what is dealt out to them.
+/// Checks the number of processes against what is divided between them.
 fn check_processes(checks: &mut Checks<'_>, settings: &Settings) {
     let Settings { architecture, workers, copies, copies_by, listen, placement, .. } = settings;
     if matches!(architecture, Architecture::Sped | Architecture::NCopy) && *workers != 1 {
@@ -242,7 +243,7 @@ fn check_processes(checks: &mut Checks<'_>, settings: &Settings) {
     }
 }
 
-/// What a pipeline can't do.
+/// Settings that the pipeline does not support.
 fn check_stages(checks: &mut Checks<'_>, settings: &Settings) {
     if settings.event.mechanism != Events::Epoll {
         checks.problem(
@@ -262,7 +263,7 @@ fn check_stages(checks: &mut Checks<'_>, settings: &Settings) {
     }
 }
 
-/// What workers with one client each can't do.
+/// Settings that workers with one client each do not support.
 fn check_pool(checks: &mut Checks<'_>, settings: &Settings) {
     let name = settings.architecture.name();
     if checks.has("events") {
@@ -321,7 +322,8 @@ fn check_addresses(checks: &mut Checks<'_>, settings: &Settings) {
     }
 }
 
-/// The item that each of the addresses of a key comes from, of which one may stand for several; without end.
+/// For each address of a key, the typed item that it comes from. One item may stand for several
+/// addresses. The iterator never ends.
 fn items_of_addresses(typed: Option<&Entry>) -> impl Iterator<Item = Option<&Item>> {
     let items = match typed.map(|entry| &entry.item) {
         Some(Item { value: Value::List(items), .. }) => items.as_slice(),
@@ -352,7 +354,8 @@ fn check_logs(checks: &mut Checks<'_>, settings: &Settings) {
             }
         };
         if let Some(known) = known.get(&log.target) {
-            // A site that says nothing has the common log as it is, and what is wrong with that is told.
+            // A site that sets nothing uses the common log unchanged. Problems with that log are already
+            // reported.
             if *known != log {
                 problem(format!(
                     "contradiction: {} is the log of another site, with another log_format or \
@@ -389,7 +392,7 @@ fn check_root(checks: &mut Checks<'_>, root: &Path) {
     }
 }
 
-/// Why a directory can't be served.
+/// Why a directory cannot be served.
 pub(super) fn wrong_with_root(root: &Path) -> Option<String> {
     match std::fs::metadata(root) {
         Ok(metadata) if metadata.is_dir() => None,
@@ -404,7 +407,7 @@ fn check_parent(checks: &mut Checks<'_>, key: &str, path: &Path) {
     }
 }
 
-/// A file or socket that will be made needs a directory to be made in.
+/// A file or socket that the server will create needs an existing parent directory.
 fn wrong_with_parent(path: &Path) -> Option<String> {
     if path.is_dir() {
         return Some(format!("{} is a directory", path.display()));

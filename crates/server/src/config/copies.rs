@@ -1,4 +1,4 @@
-//! Which addresses each copy of the server listens at.
+//! Which addresses each copy of the server listens on.
 
 use super::address::ListenAddress;
 use super::settings::{CopiesBy, Settings};
@@ -8,7 +8,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// Why there is no such plan, for people.
+    /// Why the addresses cannot be assigned, for operators.
     pub fn addresses_of_copies(&self) -> Result<Vec<Vec<ListenAddress>>, String> {
         let (listen, copies) = (&self.listen, self.copies);
         match self.copies_by {
@@ -24,7 +24,7 @@ impl Settings {
     }
 }
 
-/// Equal parts in order, if there are.
+/// Divides a list into equal parts, in order, if that is possible.
 pub(crate) fn dealt<T: Clone>(all: &[T], parts: usize) -> Option<Vec<Vec<T>>> {
     let even = !all.is_empty() && all.len().is_multiple_of(parts);
     even.then(|| all.chunks(all.len() / parts).map(<[T]>::to_vec).collect())

@@ -1,4 +1,4 @@
-//! The page of the configuration and the example file say what the code does.
+//! Checks that docs/configuration.md and the example file match the code.
 
 use super::tests::{keys, place};
 use super::*;
@@ -6,10 +6,10 @@ use super::*;
 const PAGE: &str = include_str!("../../../../docs/configuration.md");
 const EXAMPLE: &str = include_str!("../../../../docs/sluice.example.toml");
 
-/// What every pool needs.
+/// The keys that every pool requires.
 const POOL: &str = "[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'\n";
 
-/// The rows of the page's tables: each key with its table, and what the column of defaults says.
+/// The rows of the page's tables: each key with its table, and the text in the column of defaults.
 fn page_rows() -> Vec<(String, &'static str)> {
     let mut table = "";
     let mut rows = Vec::new();
@@ -30,7 +30,7 @@ fn page_rows() -> Vec<(String, &'static str)> {
 fn the_page_has_a_row_for_every_key_and_for_no_other() {
     let mut rows: Vec<_> = page_rows().into_iter().map(|(key, _)| key).collect();
     let mut keys: Vec<_> = keys().collect();
-    // Tables have headings instead.
+    // Keys that are tables have a heading instead of a row.
     keys.retain(|key| !PAGE.contains(&format!("## [{key}]\n")) && !PAGE.contains(&format!("## [[{key}]]\n")));
     rows.sort_unstable();
     keys.sort_unstable();
@@ -57,8 +57,8 @@ fn the_page_tells_the_defaults() {
     }
 }
 
-/// What the example says when `uncomment` has taken lines out of their comments, with a root and a CPU that
-/// exist.
+/// The settings of the example file. `uncomment` takes lines out of their comments. The root and the CPU
+/// are replaced by ones that exist.
 fn example(uncomment: impl Fn(&'static str) -> Option<&'static str>) -> Settings {
     let (dir, source) = place("");
     let root = dir.path().join("www").display().to_string();
@@ -77,7 +77,7 @@ fn the_example_shows_the_defaults() {
     assert_eq!(example(|_| None), default);
     let shown = |line: &'static str| line.strip_prefix('#').filter(|rest| !rest.starts_with(' '));
     assert_eq!(example(shown), default);
-    // The lines above change nothing, so they must have been read: a wrong value would show.
+    // The lines above change nothing. This checks that they are read at all, with a wrong value.
     let wrong = |line| shown(line).map(|line| if line.starts_with("backlog") { "backlog = 1" } else { line });
     assert_ne!(example(wrong), default);
 }

@@ -1,7 +1,7 @@
-//! What is allowed, but hardly meant, or will not work as it is: warnings, each with its place.
+//! Warnings: what is allowed but is probably a mistake, or will not work as it is. Each has its place.
 //!
-//! They are looked for by who is going to serve: once the privileges of the start are given up, the same
-//! user reaches the same files and sockets.
+//! The process that is going to serve runs these checks. When it has given up the privileges of the
+//! start, it reaches the same files and sockets as the workers do, because it runs as the same user.
 
 mod routes;
 #[cfg(test)]
@@ -18,7 +18,7 @@ use super::error::{Place, Problem};
 use super::settings::{FileSettings, PoolRule, Settings};
 use super::typed::{Item, Table, Value, nth, of_key, of_site};
 
-/// Whatever there is to be said about these settings, in the order of the file.
+/// All warnings about these settings, in the order of the file.
 pub(super) fn doubts(settings: &Settings, typed: &Table, has_file: bool) -> Vec<Problem> {
     let mut doubts = Doubts(Vec::new());
     doubts.0.extend(root_without_user(settings));
@@ -52,7 +52,7 @@ pub(super) fn doubts(settings: &Settings, typed: &Table, has_file: bool) -> Vec<
     doubts
 }
 
-/// What has been found so far.
+/// The warnings found so far.
 struct Doubts(Vec<Problem>);
 
 impl Doubts {
@@ -61,7 +61,7 @@ impl Doubts {
     }
 }
 
-/// A site, and where it was typed.
+/// A site, and the table that it was typed in.
 struct Site<'a> {
     files: &'a FileSettings,
     typed: Option<&'a Table>,
@@ -72,7 +72,7 @@ impl<'a> Site<'a> {
         Some(&self.typed?.get(key)?.item)
     }
 
-    /// A key of one of its routes, or that route.
+    /// A key of one of the site's routes, or the route if the key was not typed.
     fn of_route(&self, at: usize, key: &str) -> Option<&'a Item> {
         Some(of_key(nth(self.typed?, "routes", at)?, key))
     }
@@ -85,7 +85,8 @@ fn root_without_user(settings: &Settings) -> Option<Problem> {
     is_one.then(|| of_default("user", what))
 }
 
-/// A file is often read where its author never was, such as in `/etc/sluice`.
+/// Warns that the current directory is served. A file is often read in a directory that its author did
+/// not choose, such as `/etc/sluice`.
 fn current_directory(settings: &Settings) -> Option<Problem> {
     let root = &settings.files.root;
     let what = format!(
@@ -100,7 +101,7 @@ fn of_default(key: &str, what: impl Into<String>) -> Problem {
     Problem { place: Place::Default, key: key.to_owned(), typed: String::new(), what: what.into() }
 }
 
-/// Looks for codings of which the name says something else.
+/// Looks for endings that are set to another coding than the one they usually mean.
 fn look_at_encodings(site: &Site<'_>, doubts: &mut Doubts) {
     let Some(Value::Table(typed)) = site.item("encodings").map(|item| &item.value) else { return };
     for (ending, entry) in typed {
@@ -142,13 +143,13 @@ fn look_at_servers((pool, typed): (&PoolRule, Option<&Item>), settings: &Setting
     }
 }
 
-/// Whether an application's socket is there, and may be connected to, which takes the right to write,
-/// unix(7). Nobody connects: that may start an application.
+/// Checks that an application's socket exists and that the server may connect to it, which requires write
+/// permission, unix(7). This makes no connection, because that may start an application.
 fn look_at_server((server, item): (&ListenAddress, Option<&Item>), settings: &Settings, doubts: &mut Doubts) {
     let ListenAddress::Unix(path) = server else { return };
     let (shown, user) = (path.display(), settings.user.as_deref());
     let group = settings.group.as_deref();
-    // Nobody else's rights can be told.
+    // The rights of any other user are unknown.
     let is_server = user.is_none_or(|user| sys::process::runs_as(user, group).unwrap_or(false));
     let user = user.unwrap_or("who runs this");
     let wrong = match std::fs::metadata(path) {

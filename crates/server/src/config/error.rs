@@ -1,5 +1,5 @@
-//! What is wrong with a configuration, told so that it can be put right at once: every problem, each with its
-//! place.
+//! Configuration errors: every problem with its place, so that the operator can correct all of them at
+//! once.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use crate::plain::Plain;
 
-/// No settings could be made.
+/// Why no settings could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file could not be read.
@@ -15,25 +15,25 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// The directory that relative paths start from could not be learnt.
+    /// The current directory, from which relative paths start, could not be determined.
     #[error("cannot tell the current directory: {0}")]
     CurrentDirectory(io::Error),
-    /// What was typed does not make sense: at least one problem.
+    /// What was typed is wrong: at least one problem.
     #[error("{}", .0.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n"))]
     Problems(Vec<Problem>),
 }
 
-/// One thing that is wrong. It is told in one line, in which what could mislead whoever reads it is escaped.
+/// One problem. It is printed on one line, with escapes for characters that could mislead a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Where it was typed.
     pub place: Place,
-    /// The key, with its table (`limits.body`); empty where the file is no TOML.
+    /// The key, with its table (`limits.body`). Empty if the file is not valid TOML.
     pub key: String,
-    /// The value as it was typed, shortened; empty where the key itself is wrong.
+    /// The value as it was typed, shortened. Empty if the key itself is wrong.
     pub typed: String,
     /// What is wrong and what is allowed.
     pub what: String,
@@ -42,18 +42,18 @@ pub struct Problem {
 /// Where something was typed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// In the file; line and column count from 1, the column in characters.
+    /// In the file. Line and column start at 1; the column counts characters.
     File {
-        /// The file as it was named.
+        /// The file, as the operator named it.
         path: PathBuf,
         /// The line.
         line: usize,
         /// The column.
         column: usize,
     },
-    /// On the command line, as this option.
+    /// On the command line, in this option.
     Option(String),
-    /// Nowhere: it is the default.
+    /// Not typed: it is the default.
     Default,
 }
 

@@ -1,5 +1,4 @@
-//! The keys of what a site says of its files: those of the default site, and of sites with hosts of their
-//! own.
+//! The keys of file settings: for the default site, and for sites with their own hosts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,10 +51,10 @@ pub(super) fn encodings(files: &mut FileSettings) -> Field<'_> {
     shared(&mut files.encodings, headers::coding_of_ending)
 }
 
-/// What is read of a key that is the operator's own, and its value.
+/// A key that the operator chose, and its value, once read.
 type Pair<T> = Result<(String, T), String>;
 
-/// A table that sites have in common which say nothing else.
+/// A table that all sites share unless they set it.
 fn shared<T>(field: &mut Arc<BTreeMap<String, T>>, read: fn(&str, &Item) -> Pair<T>) -> Field<'_> {
     let read = move |item: &Item| {
         let mut own = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! Media types and response header fields that the operator sets: nothing gets through that could change
-//! where a reply ends or that speaks for the server.
+//! Media types and response header fields that the operator sets. The checks reject every field that
+//! could change where a reply ends, and every field that the server sets itself.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use super::settings::HeaderRule;
 use super::typed::{Item, Table};
 use super::values::{Kind, flag, is_token, pair, quoted, text, time};
 
-/// Fields that frame the message, belong to the connection, or are made from the file.
+/// Fields that the server sets: they frame the message, belong to the connection, or are derived from the
+/// file.
 const OURS: [&str; 16] = [
     "Accept-Ranges",
     "Allow",
@@ -33,7 +34,7 @@ const OURS: [&str; 16] = [
     "Upgrade",
 ];
 
-/// The keys of a rule.
+/// The keys of a header rule.
 pub(super) const KEYS: &[Key<HeaderRule>] = &[
     Key::of("headers", "path", |rule| optional(&mut rule.path, path_pattern())),
     Key::of("headers", "ignore_case", |rule| one(&mut rule.ignore_case, flag())),
@@ -47,7 +48,7 @@ pub(super) const KEYS: &[Key<HeaderRule>] = &[
     }),
 ];
 
-/// What makes no sense together, or does nothing.
+/// Settings of a rule that contradict each other, or have no effect.
 pub(super) fn contradictions(rule: &HeaderRule, item: &Item, table: &Table) -> Vec<Problem> {
     let mut problems = Vec::new();
     let sets = |name: &str| rule.set.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
@@ -77,7 +78,7 @@ pub(super) fn contradictions(rule: &HeaderRule, item: &Item, table: &Table) -> V
     problems
 }
 
-/// Whether a directive of Cache-Control says something else than that a reply is fresh for so long.
+/// Whether a `Cache-Control` directive contradicts that a reply is fresh for `time`.
 fn contradicts(directive: &str, time: Duration) -> bool {
     let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
     match name.to_ascii_lowercase().as_str() {
@@ -87,21 +88,21 @@ fn contradicts(directive: &str, time: Duration) -> bool {
     }
 }
 
-/// Whether text says when to ask again: in how many seconds, or from when on (RFC 9110 section 10.2.3).
+/// Whether the text says when to ask again: a number of seconds, or a date (RFC 9110 section 10.2.3).
 fn is_retry_after(text: &str) -> bool {
     let is_number = !text.is_empty() && text.len() <= 9 && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number || http1::date::parse_http_date(text.as_bytes()).is_some()
 }
 
-/// Whether it is an ending of names, of one extension or several, without the dot before it. What is meant as
-/// a pattern is none: it would never match.
+/// Whether the text is an ending of names: one extension or several, without the dot before them. A
+/// pattern is rejected, because it would never match.
 fn is_ending(text: &str) -> bool {
     text.split('.').all(|extension| !extension.is_empty())
         && !text.contains(['/', '\0', '*', '?', '[', ']', '{', '}'])
         && text.to_lowercase() == text
 }
 
-/// Reads the ending of names that are stored in a coding, and that.
+/// Reads an ending of names, and the coding that files with this ending are stored in.
 pub(super) fn coding_of_ending(ending: &str, item: &Item) -> Result<(String, Option<Coding>), String> {
     if !is_ending(ending) {
         return Err(
@@ -120,7 +121,7 @@ pub(super) fn coding_of_ending(ending: &str, item: &Item) -> Result<(String, Opt
     Ok((ending.to_owned(), coding))
 }
 
-/// Reads an ending of names, which is empty for those without one, and its media type.
+/// Reads an ending of names and its media type. An empty ending stands for names without one.
 pub(super) fn media_type_of_ending(ending: &str, item: &Item) -> Result<(String, String), String> {
     if !ending.is_empty() && !is_ending(ending) {
         return Err(
@@ -140,7 +141,8 @@ pub(super) fn media_type_of_ending(ending: &str, item: &Item) -> Result<(String,
     Ok((ending.to_owned(), media_type))
 }
 
-/// RFC 9110 section 5.5, without bytes beyond ASCII, which it advises against.
+/// Whether the text is a field value: RFC 9110 section 5.5, without bytes beyond ASCII, which the RFC
+/// advises against.
 fn is_field_value(text: &str) -> bool {
     text.bytes().all(|b| matches!(b, b' '..=b'~' | b'\t')) && text.trim_ascii() == text
 }

@@ -1,19 +1,20 @@
-//! Names of hosts that sites answer for.
+//! Names of the hosts that sites answer for.
 
 use std::fmt;
 use std::net::Ipv6Addr;
 
-/// A host, or all hosts below one: `example.org`, `*.example.org`. Lower case, without a dot at its end.
+/// A host, or all hosts below one: `example.org`, `*.example.org`. It is in lower case, without a
+/// trailing dot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostPattern {
-    /// The host, or the one that they are below.
+    /// The host, or the parent of the matching hosts.
     pub host: String,
-    /// Whether hosts below it are meant, at any depth, and not the host itself.
+    /// Whether this matches the hosts below `host`, at any depth, but not `host` itself.
     pub below: bool,
 }
 
 impl HostPattern {
-    /// What a text stands for: a name or an address as in an URL, without a port. `None`: it is neither.
+    /// Parses a name or an address as in a URL, without a port. `None`: the text is neither.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (host, below) = match text.strip_prefix("*.") {
             Some(host) => (host, true),
@@ -33,7 +34,7 @@ impl HostPattern {
         }
     }
 
-    /// Whether a host is meant. It is written as patterns are: in lower case, without a dot at its end.
+    /// Whether a host matches. The host must be in lower case, without a trailing dot, as patterns are.
     pub fn has(&self, host: &str) -> bool {
         match host.strip_suffix(self.host.as_str()) {
             Some(before) if self.below => before.len() > 1 && before.ends_with('.'),

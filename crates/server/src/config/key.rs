@@ -1,38 +1,37 @@
-//! A key of the file: where it stands, which setting it reads and prints, and how people are told about it.
-//! The keys that there are stand in `keys.rs`, the kinds of their values in `values.rs`.
+//! A key of the configuration file: its table and name, the setting that it reads and prints, and its
+//! help text. `keys.rs` lists the keys; `values.rs` has the kinds of their values.
 
 use super::error::Problem;
 use super::settings::Settings;
 use super::typed::{Item, Table, Value};
 use super::values::Kind;
 
-/// A key of the file.
+/// A key of the configuration file.
 pub struct Key<T: 'static = Settings> {
     /// Its table; empty for the top of the file.
     pub(super) table: &'static str,
     /// Its name, words joined by `_`.
     pub name: &'static str,
-    /// The heading under which people find it among the options of the command line; empty for `root`, which
-    /// is an argument.
+    /// The heading for this option in the command line's help. Empty for `root`, which is an argument.
     pub heading: &'static str,
-    /// What they are to put there, such as `SIZE`; empty if the key is no option.
+    /// The placeholder for the value in the help, such as `SIZE`. Empty if the key is not an option.
     pub value: &'static str,
     /// What it does, without a full stop.
     pub help: &'static str,
-    /// The names that it takes, if it takes nothing else.
+    /// The names that it accepts, if it accepts only names.
     pub names: fn() -> Vec<&'static str>,
     /// Whether it may be repeated.
     pub repeats: bool,
-    /// The default in words, where a value would not tell all.
+    /// The default in words, if a value would not explain it.
     pub(super) default: &'static str,
-    /// What holds where it has no value.
+    /// What applies if the key has no value.
     pub(super) unset: &'static str,
-    /// What it sets.
+    /// The setting that it reads and writes.
     pub(super) setting: fn(&mut T) -> Field<'_>,
 }
 
 impl<T> Key<T> {
-    /// A key that is no option.
+    /// A key that is not a command line option.
     pub(super) const fn of(
         table: &'static str,
         name: &'static str,
@@ -44,12 +43,12 @@ impl<T> Key<T> {
 }
 
 impl Key {
-    /// A key at the top of the file that is an option, to be completed.
+    /// A key at the top of the file that is an option. The caller fills in the rest.
     pub(super) const fn under(heading: &'static str) -> Self {
         Self { heading, ..Self::of("", "", |_| Field { written: None, read: Box::new(|_| Ok(())) }) }
     }
 
-    /// Its default, for people.
+    /// The default, as the help shows it.
     pub fn usual(&self, defaults: &Settings) -> String {
         match (self.setting)(&mut defaults.clone()).written {
             _ if !self.default.is_empty() => self.default.to_owned(),
@@ -59,7 +58,7 @@ impl Key {
     }
 }
 
-/// Reads keys of one table, and gives what is wrong with them. A key that is wrong leaves the default.
+/// Reads the keys of one table and returns what is wrong with them. A wrong key leaves its default.
 pub(super) fn read<T>(keys: &[Key<T>], typed: &Table, into: &mut T) -> Vec<Problem> {
     let mut problems = Vec::new();
     for key in keys {
@@ -72,10 +71,10 @@ pub(super) fn read<T>(keys: &[Key<T>], typed: &Table, into: &mut T) -> Vec<Probl
     problems
 }
 
-/// Whether a key could be read; otherwise nothing has been set.
+/// Whether a key could be read. On an error, nothing has been set.
 pub(super) type Read = Result<(), Vec<Problem>>;
 
-/// A setting that is lent to its key.
+/// A setting, borrowed for its key.
 pub(super) struct Field<'a> {
     /// Its value in TOML; `None` if it has none.
     pub(super) written: Option<String>,
@@ -84,12 +83,12 @@ pub(super) struct Field<'a> {
 }
 
 impl Field<'_> {
-    /// No setting: whatever is typed must be of that kind.
+    /// A key without a setting: checks only that the typed value has this kind.
     pub(super) fn without_use<T: 'static>(kind: Kind<T>) -> Self {
         Self { written: None, read: Box::new(move |item| read_one(item, &kind).map(drop)) }
     }
 
-    /// Shows the value only if it matters.
+    /// Shows the value only if `matters` is true.
     pub(super) fn written_if(self, matters: bool) -> Self {
         Self { written: self.written.filter(|_| matters), ..self }
     }
@@ -99,26 +98,26 @@ impl Field<'_> {
     }
 }
 
-/// A setting with one value.
+/// A setting that has one value.
 pub(super) fn one<T>(field: &mut T, kind: Kind<T>) -> Field<'_> {
     let written = Some((kind.write)(field));
     Field { written, read: Box::new(move |item| read_one(item, &kind).map(|value| *field = value)) }
 }
 
-/// A setting that need not have a value.
+/// A setting whose value is optional.
 pub(super) fn optional<T>(field: &mut Option<T>, kind: Kind<T>) -> Field<'_> {
     let written = field.as_ref().map(&kind.write);
     Field { written, read: Box::new(move |item| read_one(item, &kind).map(|value| *field = Some(value))) }
 }
 
-/// A setting with several values; one alone needs no brackets.
+/// A setting that has several values. A single value needs no brackets.
 pub(super) fn each<T>(field: &mut Vec<T>, kind: Kind<T>) -> Field<'_> {
     let written = format!("[{}]", field.iter().map(&kind.write).collect::<Vec<_>>().join(", "));
     let read = move |item: &Item| read_each(item, &kind.read).map(|values| *field = values);
     Field { written: Some(written), read: Box::new(read) }
 }
 
-/// A list of tables that have these keys, each of which begins as said. They are not written here.
+/// A list of tables with these keys. `begin` makes the initial value of each. This does not print them.
 pub(super) fn rules<'a, T>(
     field: &'a mut Vec<T>,
     begin: impl Fn() -> T + 'a,
@@ -145,7 +144,7 @@ pub(super) fn rules<'a, T>(
     Field { written: None, read: Box::new(read_all) }
 }
 
-/// What a list's item lacks of the keys that it needs, each with an example.
+/// Reports the required keys that a list's item lacks, each with an example.
 pub(super) fn missing(
     what: &str,
     needed: &[(&str, &str)],
@@ -156,12 +155,12 @@ pub(super) fn missing(
     missing.map(move |(key, example)| item.problem(format!("a {what} needs {key}, such as {example}")))
 }
 
-/// Whether a key of a table has an empty list: what is wrong with others is told already.
+/// Whether a key of a table has an empty list. Lists with other faults have already been reported.
 pub(super) fn is_empty_list(table: &Table, key: &str) -> bool {
     matches!(table.get(key).map(|entry| &entry.item.value), Some(Value::List(items)) if items.is_empty())
 }
 
-/// A table whose keys are the operator's own. It is not written here.
+/// A table whose keys the operator chooses. This does not print it.
 pub(super) fn pairs<'a, T, C: FromIterator<T>>(
     field: &'a mut C,
     read: impl Fn(&str, &Item) -> Result<T, String> + 'a,
@@ -179,7 +178,7 @@ fn read_one<T>(item: &Item, kind: &Kind<T>) -> Result<T, Vec<Problem>> {
     (kind.read)(item).map_err(|what| vec![item.problem(what)])
 }
 
-/// What `read` makes of each item of a list.
+/// Applies `read` to each item of a list.
 pub(super) fn read_each<T>(
     item: &Item,
     read: impl Fn(&Item) -> Result<T, String>,
@@ -191,7 +190,7 @@ pub(super) fn read_each<T>(
     all(items.iter().map(|item| (item, read(item))))
 }
 
-/// All values, or the problems of all that are wrong.
+/// All values, or the problems of all wrong ones.
 fn all<'a, T, C: FromIterator<T>>(
     read: impl Iterator<Item = (&'a Item, Result<T, String>)>,
 ) -> Result<C, Vec<Problem>> {

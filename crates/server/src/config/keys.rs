@@ -1,7 +1,8 @@
-//! The table of keys. Each row says where a key stands, which setting it is and of what kind, and, if it is
-//! an option of the command line as well, how people are told about it.
+//! The table of keys. Each row says where a key stands, and which setting of which kind it reads. If the
+//! key is also a command line option, the row has the option's help text.
 //!
-//! A new key is a row here, a field of the settings with its default, and a row in `docs/configuration.md`.
+//! To add a key, add a row here, a field of the settings with its default, and a row in
+//! `docs/configuration.md`.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use super::values::{
     trusted_proxy, unless_off, up_to,
 };
 
-/// The keys that are options of the command line, in the order in which people should read of them.
+/// The keys that are command line options, in the order of the help text.
 pub fn options() -> impl Iterator<Item = &'static Key> {
     KEYS.iter().filter(|key| !key.value.is_empty())
 }
@@ -28,13 +29,13 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Bounds of a client's timeouts: from one tick to what ticks can tell apart with ease.
+/// Bounds of a client's timeouts: from one tick to a time that ticks can easily represent.
 const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_hours(24);
 /// Bounds of a rate in bytes per second.
 const RATE: RangeInclusive<u64> = 0..=GIB;
 
-/// All keys but those of `[[headers]]`, table by table, in the order in which they are read and printed: what
-/// a default follows from comes first.
+/// All keys except those of `[[headers]]`, table by table, in the order in which they are read and
+/// printed. A key that a default depends on comes first.
 pub(super) const KEYS: &[Key] = &[
     Key {
         name: "root",
@@ -301,7 +302,7 @@ pub(super) const KEYS: &[Key] = &[
         setting: |s| one(&mut s.drain_timeout, time(Duration::ZERO..=Duration::from_hours(24))),
         ..Key::under("Process")
     },
-    // These are tables, which `print` writes below all others.
+    // These are tables. `print` writes them after all other keys.
     Key::of("", "types", |s| files::types(&mut s.files)),
     Key::of("", "encodings", |s| files::encodings(&mut s.files)),
     Key::of("", "error_pages", |s| files::error_pages(&mut s.files)),

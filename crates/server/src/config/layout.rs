@@ -1,38 +1,40 @@
-//! How a copy of the server is divided into processes and threads, by what they are there for.
+//! How a copy of the server is divided into processes and threads, by their role.
 //!
-//! Who shares out descriptors, counters, files or CPUs asks this, and not which architecture it is.
+//! Code that divides descriptors, counters, files or CPUs uses this layout, and does not depend on the
+//! architecture.
 
 use super::settings::{Architecture, CopiesBy, PipelineSettings, Settings, Stages};
 
-/// The processes of a copy, all of the same make, and the threads of each.
+/// The processes of a copy, which are all alike, and the threads of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Processes of a copy. Each has its place: CPUs, and listeners of those of the copy.
+    /// Processes in a copy. Each has its own CPUs, and its own subset of the copy's listeners.
     pub processes: usize,
-    /// The threads of each process that have work to do, by role.
+    /// The threads in each process that do work, by role.
     pub threads: Vec<Threads>,
-    /// All processes of the server have one descriptor table, and those of a copy one table of open files.
+    /// All processes of the server share one descriptor table. Those of a copy share one table of open
+    /// files.
     pub shares_descriptors: bool,
-    /// The threads of a process have its connections and its table of open files in common.
+    /// The threads of a process share its connections and its table of open files.
     pub shares_connections: bool,
 }
 
-/// Threads of a process with the same role.
+/// The threads of a process that have the same role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threads {
-    /// What they are there for.
+    /// Their role.
     pub role: Role,
-    /// How many of them there are.
+    /// Their number.
     pub count: usize,
 }
 
-/// What a thread is there for.
+/// What a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Serves connections, with counters, buffers and (where there is none in common) a table of open files
-    /// of its own.
+    /// Serves connections. Such a thread has its own counters and buffers, and its own table of open
+    /// files unless that table is shared.
     Serve,
-    /// Waits for the disk in the place of those that serve.
+    /// Waits for the disk instead of the serving threads.
     AwaitDisk,
 }
 
@@ -42,8 +44,7 @@ impl Layout {
         self.threads.iter().filter(|threads| threads.role == role).map(|threads| threads.count).sum()
     }
 
-    /// How many of each process have connections of their own, and open files (where there is no table in
-    /// common).
+    /// How many threads of each process own connections, and open files unless that table is shared.
     pub fn owners(&self) -> usize {
         if self.shares_connections { 1 } else { self.threads(Role::Serve) }
     }
@@ -52,20 +53,20 @@ impl Layout {
 /// The threads of a pipeline, by stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageThreads {
-    /// One for each address.
+    /// One thread for each address.
     pub accept: usize,
     /// Those that wait for input, and for room to write.
     pub read_poll: usize,
-    /// For all workers together. One is a part of Read Poll, where there are four stages.
+    /// For all workers together. With four stages, one thread does Read Poll and Read.
     pub read: usize,
-    /// Those that wait for room to write.
+    /// Threads that wait for room to write.
     pub write_poll: usize,
     /// For all workers together.
     pub write: usize,
 }
 
 impl StageThreads {
-    /// Of all stages.
+    /// The threads of all stages together.
     pub fn all(self) -> usize {
         let Self { accept, read_poll, read, write_poll, write } = self;
         accept + read_poll + read + write_poll + write
@@ -102,7 +103,7 @@ impl Settings {
         StageThreads { accept: accept.max(1), read_poll: 1, read, write_poll: 1, write: writers }
     }
 
-    /// Among how many the addresses of a copy are dealt out, where they are.
+    /// How many parts the addresses of a copy are divided into, if they are divided.
     pub fn partitions(&self) -> usize {
         if self.architecture == Architecture::Pipeline { self.workers } else { self.layout().processes }
     }

@@ -1,22 +1,22 @@
-//! The keys of logs: the common access log, those that sites have of their own, and the error log.
+//! The keys of logs: the common access log, the sites' own access logs, and the error log.
 
 use super::key::{Field, one};
 use super::settings::{AccessLogSettings, ErrorLog, LogFormat, LogTarget, WhenBehind};
 use super::typed::{Item, Value};
 use super::values::{Kind, one_of, quoted, quoted_path, text};
 
-/// Where the common log goes.
+/// The target of the common log.
 pub(super) fn common(log: &mut Option<AccessLogSettings>) -> Field<'_> {
     one(log, unless_off(target()))
 }
 
-/// Where a site's goes, which begins as the common one.
+/// The target of a site's log. The log inherits the common log's settings.
 pub(super) fn of_site(log: &mut Option<AccessLogSettings>) -> Field<'_> {
     let before = log.clone();
     let written = one(log, unless_off(target())).written;
     let read = move |item: &Item| {
         one(log, unless_off(target())).set(item)?;
-        // What is said of lines for a terminal is not meant for others.
+        // The settings of a log on a terminal do not suit other targets.
         let is_like = |before: &&AccessLogSettings| before.target != LogTarget::Terminal;
         if let (Some(own), Some(before)) = (log.as_mut(), before.as_ref().filter(is_like))
             && own.target != LogTarget::Terminal
@@ -28,7 +28,7 @@ pub(super) fn of_site(log: &mut Option<AccessLogSettings>) -> Field<'_> {
     Field { written, read: Box::new(read) }
 }
 
-/// What a line looks like.
+/// The format of a line.
 pub(super) fn format(log: &mut Option<AccessLogSettings>) -> Field<'_> {
     match log {
         Some(log) => one(&mut log.format, one_of()),
@@ -36,10 +36,10 @@ pub(super) fn format(log: &mut Option<AccessLogSettings>) -> Field<'_> {
     }
 }
 
-/// What is done when the disk does not keep up.
+/// What happens when the disk is too slow.
 pub(super) fn when_full(log: &mut Option<AccessLogSettings>) -> Field<'_> {
     match log {
-        // Who stops a terminal means to read it, and not to stop the server.
+        // An operator who pauses a terminal wants to read it, not to stop the server.
         Some(log) if log.target == LogTarget::Terminal => Field {
             written: one(&mut log.when_full, one_of()).written,
             ..Field::without_use(one_of::<WhenBehind>())
@@ -49,13 +49,13 @@ pub(super) fn when_full(log: &mut Option<AccessLogSettings>) -> Field<'_> {
     }
 }
 
-/// Nowhere, or there. `none` is the word of other servers for `off`.
+/// No log, or this target. `none` is what other servers call `off`.
 fn unless_off(target: Kind<AccessLogSettings>) -> Kind<Option<AccessLogSettings>> {
     let Kind { write, read } = target;
     let write = move |log: &Option<AccessLogSettings>| log.as_ref().map_or_else(|| quoted("off"), &write);
     Kind::new(write, move |item| match &item.value {
         Value::Text(text) if text == "off" || text == "none" => Ok(None),
-        // A hint says what is allowed.
+        // For text, `read` itself already reports what is allowed.
         Value::Text(_) => read(item).map(Some),
         _ => read(item).map(Some).map_err(|what| format!("{what}; or \"off\"")),
     })
@@ -94,7 +94,8 @@ fn hint_at(hint: &str, word: &str) -> String {
     format!("{hint}; a file of that name is \"./{word}\"")
 }
 
-/// Words that other servers have in the place of a file. Whoever writes one means no file of that name.
+/// Words that other servers accept instead of a file. An operator who writes one does not mean a file of
+/// that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Foreign {
     Off,
@@ -119,7 +120,7 @@ impl Foreign {
     }
 }
 
-/// Where requests are logged; the format follows from it.
+/// Where requests are logged. The default format depends on this.
 fn target() -> Kind<AccessLogSettings> {
     let write = |log: &AccessLogSettings| match &log.target {
         LogTarget::Stdout => quoted("-"),

@@ -1,13 +1,18 @@
-//! Configuration: from what was typed to [`Settings`].
+//! Configuration: reads the TOML file and the command line, checks them, and produces [`Settings`].
 //!
-//! [`Source::load`] reads the file and lays the command line over it (`typed`: a tree of values that know
-//! their keys and places), reads every key by the table of them (`keys`, `resolve`), and checks what must
-//! hold between them and in the world (`checks`). What need not hold, but is hardly meant, is told by
-//! `doubts`. It never binds or changes anything, so it serves `sluice check`, the start and a reload alike.
-//! The same table prints settings, and makes the options of the command line ([`options`]).
+//! [`Source::load`] works in three steps:
 //!
-//! All problems are reported at once ([`ConfigError`]). The rest of the server imports this module, which
-//! imports nothing of it but how text is shown.
+//! 1. It reads the file and lays the command line over it (`typed`: a tree of values that know their keys
+//!    and places).
+//! 2. It reads every key by the table of keys (`keys`, `resolve`).
+//! 3. It checks what must hold between keys, and against the system (`checks`).
+//!
+//! `doubts` warns about what is allowed but is probably a mistake. Loading never binds or changes
+//! anything, so `sluice check`, the start and a reload all use it. The same table of keys prints settings
+//! and defines the command line's options ([`options`]).
+//!
+//! All problems are reported at once ([`ConfigError`]). The rest of the server imports this module. This
+//! module imports only the helpers that display text.
 
 mod address;
 mod checks;
@@ -30,6 +35,7 @@ mod pools;
 mod print;
 mod resolve;
 mod routes;
+mod schematics;
 mod settings;
 mod sites;
 mod target;
@@ -59,12 +65,12 @@ pub use settings::{
 pub use target::{Part, Target, literal_prefix};
 pub use typed::CommandLine;
 
-/// Where settings come from. It can be loaded again, and then sees the file as it is by then.
+/// Where settings come from. A source can be loaded again, and then reads the file's present content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
-    /// The TOML file. Relative paths in it start from its directory.
+    /// The TOML file. Relative paths in it start from the file's directory.
     pub file: Option<PathBuf>,
-    /// What was typed, which wins. Relative paths in it start from the current directory.
+    /// The command line, which overrides the file. Relative paths in it start from the current directory.
     pub command_line: CommandLine,
 }
 
@@ -73,16 +79,17 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// The file can't be read, or something in it or on the command line is wrong.
+    /// The file cannot be read, or a value in it or on the command line is wrong.
     pub fn load(&self) -> Result<Settings, ConfigError> {
         Ok(self.read()?.settings)
     }
 
-    /// The same, with what it takes to [doubt](Configuration::doubts) it.
+    /// Reads and checks everything, and keeps what [`Configuration::doubts`] needs
+    /// to warn about mistakes.
     ///
     /// # Errors
     ///
-    /// As of [`load`](Self::load).
+    /// As for [`load`](Self::load).
     pub fn read(&self) -> Result<Configuration, ConfigError> {
         match &self.file {
             None => self.read_text(""),
@@ -111,19 +118,19 @@ impl Source {
     }
 }
 
-/// Settings, and what was typed for them.
+/// Settings, together with the text that they were read from.
 #[derive(Debug)]
 pub struct Configuration {
     /// The settings.
     pub settings: Settings,
     typed: typed::Table,
-    /// Whether some of it was typed in a file.
+    /// Whether a file was read.
     has_file: bool,
 }
 
 impl Configuration {
-    /// What is hardly meant in the settings, or will not work as it is for the user that this process runs
-    /// as: warnings.
+    /// Warnings: settings that are probably a mistake, or that will not work for the user that this
+    /// process runs as.
     pub fn doubts(&self) -> Vec<Problem> {
         doubts::doubts(&self.settings, &self.typed, self.has_file)
     }

@@ -1,17 +1,18 @@
-//! Settings that are one of a few names, and what to say of a name that is none of them.
+//! Settings that accept one of a few names, and the error for any other name.
 
 use super::network::ToldOrigin;
+use super::schematics;
 use super::settings::{
     Architecture, AreaSend, Coalesce, CopiesBy, Events, LogFormat, LogLevel, Mapping, Sends, Stages,
     Symlinks, Transport, Wake, WhenBehind,
 };
 
-/// A setting that is one of a few names.
+/// A setting that accepts one of a few names.
 pub(super) trait Named: Copy + PartialEq + 'static {
-    /// The names, in the order in which people should read them.
+    /// The names, in the order in which they are listed.
     const NAMES: &[(&'static str, Self)];
 
-    /// The value with that name, or what is allowed.
+    /// The value with this name. The error says what is allowed.
     fn parse(name: &str) -> Result<Self, String> {
         let value = Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         value.ok_or_else(|| format!("allowed: {}", Self::allowed()))
@@ -113,7 +114,7 @@ impl Named for AreaSend {
 }
 
 impl Architecture {
-    /// As given to `--architecture`.
+    /// The name, as given to `--architecture`.
     pub fn name(self) -> &'static str {
         Named::name(self)
     }
@@ -143,14 +144,17 @@ impl Named for Architecture {
     }
 }
 
-/// An architecture as people are told about it.
+/// An architecture, as it is described to operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Design {
     /// Its name, as `architecture` takes it.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// Its purpose, in one line.
     pub purpose: &'static str,
-    /// The keys that change what it does, beyond those that all architectures share: in groups.
+    /// A plain-text drawing of its processes, threads and queues, and the path of a connection. Empty if
+    /// this build does not have it yet.
+    pub schematic: &'static str,
+    /// The keys that affect it, beyond those that all architectures share, in groups.
     pub options: &'static [&'static [&'static str]],
     /// `None` if this build does not have it yet.
     pub built: Option<Architecture>,
@@ -161,7 +165,7 @@ impl Design {
     ///
     /// # Errors
     ///
-    /// Why not, for people.
+    /// The reason why not, for operators.
     pub fn runs_here(&self) -> Result<(), String> {
         match self.built {
             None => Err("not in this build yet".to_owned()),
@@ -175,14 +179,14 @@ impl Design {
 /// The keys of an event loop.
 const EVENT: &[&str] =
     &["events", "accept_limit", "send", "event.work_phase_skips_new", "event.quantum", "event.send_hold"];
-/// The keys of several workers.
+/// The keys of architectures with several workers.
 const SEVERAL: &[&str] = &["workers", "wake"];
 /// The keys of copies.
 const COPIES: &[&str] = &["copies", "copies_by", "placement.cpus", "placement.mapping"];
-/// The keys of helpers.
+/// The keys of the disk helpers.
 const HELPERS: &[&str] = &["amped.helpers", "amped.disk_timeout", "amped.disk_delay"];
 
-/// The keys of stages.
+/// The keys of the pipeline's stages.
 const PIPELINE: &[&str] = &[
     "stages",
     "readers",
@@ -198,18 +202,21 @@ pub const DESIGNED: [Design; 10] = [
     Design {
         name: "sped",
         purpose: "one process, one event loop (single process, event-driven)",
+        schematic: schematics::SPED,
         options: &[EVENT],
         built: Some(Architecture::Sped),
     },
     Design {
         name: "symped",
         purpose: "several SPED processes: while one blocks on the disk, another runs",
+        schematic: schematics::SYMPED,
         options: &[SEVERAL, EVENT],
         built: Some(Architecture::Symped),
     },
     Design {
         name: "shared-symped",
         purpose: "SYMPED with one descriptor table, and one open-file table in shared memory",
+        schematic: schematics::SHARED_SYMPED,
         options: &[SEVERAL, EVENT],
         built: Some(Architecture::SharedSymped),
     },
@@ -217,30 +224,35 @@ pub const DESIGNED: [Design; 10] = [
         name: "n-copy",
         purpose: "pinned copies of SPED, each with listeners of its own: symped with one worker for each \
                   copy",
+        schematic: schematics::N_COPY,
         options: &[COPIES, EVENT],
         built: Some(Architecture::NCopy),
     },
     Design {
         name: "amped",
         purpose: "SPED, and helper threads that wait for the disk in its place",
+        schematic: schematics::AMPED,
         options: &[SEVERAL, HELPERS, EVENT],
         built: Some(Architecture::Amped),
     },
     Design {
         name: "processes",
         purpose: "a process for each connection, out of a pool",
+        schematic: schematics::PROCESSES,
         options: &[SEVERAL],
         built: Some(Architecture::Processes),
     },
     Design {
         name: "threads",
         purpose: "a kernel thread for each connection, out of a pool in one process",
+        schematic: schematics::THREADS,
         options: &[SEVERAL],
         built: Some(Architecture::Threads),
     },
     Design {
         name: "pipeline",
         purpose: "one process; stages with threads of their own: accept, read poll, read, write poll, write",
+        schematic: schematics::PIPELINE,
         options: &[&["workers", "accept_limit", "send", "event.quantum", "event.send_hold"], PIPELINE],
         built: Some(Architecture::Pipeline),
     },
@@ -249,7 +261,7 @@ pub const DESIGNED: [Design; 10] = [
 ];
 
 const fn planned(name: &'static str, purpose: &'static str) -> Design {
-    Design { name, purpose, options: &[], built: None }
+    Design { name, purpose, schematic: "", options: &[], built: None }
 }
 
 #[cfg(test)]
@@ -276,6 +288,17 @@ mod tests {
         check::<Symlinks>();
         check::<LogFormat>();
         check::<WhenBehind>();
+    }
+
+    #[test]
+    fn the_docs_have_the_drawing_of_each_architecture() {
+        let page = include_str!("../../../../docs/schematics.md");
+        for design in DESIGNED.iter().filter(|design| design.built.is_some()) {
+            let section = format!("\n## {}\n", design.name);
+            assert!(page.contains(&section) && page.contains(design.schematic), "{}", design.name);
+            let widest = design.schematic.lines().map(|line| line.chars().count()).max();
+            assert!(widest.is_some_and(|widest| widest > 0 && widest <= 76), "{}", design.name);
+        }
     }
 
     #[test]

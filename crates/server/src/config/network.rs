@@ -1,39 +1,39 @@
-//! Networks of IP addresses, and who of those who connect is a proxy of the operator's.
+//! Networks of IP addresses, and which clients are the operator's trusted proxies.
 
 use std::fmt;
 use std::net::IpAddr;
 
-/// Addresses that begin with the same bits (RFC 4632 section 3.1).
+/// Addresses that share the same leading bits (RFC 4632 section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
-    /// How many bits.
+    /// The number of shared bits.
     prefix: u8,
 }
 
-/// Who may speak for others.
+/// A trusted proxy: it may say for which client it connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrustedProxy {
-    /// Whoever connects from one of these addresses.
+    /// Any client that connects from one of these addresses.
     Network(Network),
-    /// Whoever connects to a Unix socket.
+    /// Any client that connects to a Unix socket.
     Unix,
 }
 
-/// What a proxy may tell of what a request was sent to.
+/// The part of a request's origin that a proxy may state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToldOrigin {
     /// `http` or `https`.
     Scheme,
-    /// The host, with its port or without.
+    /// The host, with or without its port.
     Host,
     /// The port.
     Port,
 }
 
 impl Network {
-    /// Reads `10.0.0.0/8`, or an address alone. Bits behind the prefix have to be zero: whoever set them
-    /// meant something else.
+    /// Parses `10.0.0.0/8`, or a single address. Bits after the prefix must be zero: otherwise the
+    /// operator probably meant something else.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
@@ -50,7 +50,7 @@ impl Network {
         (prefix <= most && bits(address) & !mask(prefix, most) == 0).then_some(network)
     }
 
-    /// The first of them, and the last.
+    /// The first and the last address of the network.
     pub fn bounds(self) -> (IpAddr, IpAddr) {
         let last = match self.address {
             IpAddr::V4(address) => {
@@ -72,7 +72,7 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
-/// The first `prefix` of `most` bits.
+/// A mask of the first `prefix` of `most` bits.
 fn mask(prefix: u8, most: u8) -> u128 {
     let all = u128::MAX >> (128 - u32::from(most));
     let rest = u32::from(most.saturating_sub(prefix));

@@ -1,4 +1,4 @@
-//! Patterns of paths and media types: from their text to what each name in a path has to be.
+//! Patterns of paths and media types: parses their text into segments, one for each name in a path.
 //!
 //! ```text
 //! "/img/**/*.{jpg,png}" -- pieces --> tokens, braces
@@ -6,8 +6,8 @@
 //!                       -- segment -> img, **, *.jpg and img, **, *.png
 //! ```
 //!
-//! A pattern that was read can be matched: nothing is compiled later that could fail. What it takes is
-//! bounded by the size of its ways, written out. `content/patterns.rs` matches many of them at once.
+//! A parsed pattern can always be matched: no later step compiles it or can fail. Its cost is bounded by
+//! the size of its ways, written out. `content/patterns.rs` matches many patterns at once.
 
 pub(super) mod cover;
 mod name;
@@ -18,30 +18,30 @@ use std::str::Chars;
 pub use self::name::NamePattern;
 use self::name::Token;
 
-/// Most characters of all ways of a pattern together.
+/// Most characters in all ways of a pattern together.
 const MOST_WRITTEN_OUT: usize = 16 << 10;
-/// How deep braces may stand within braces.
+/// Most levels of braces within braces.
 const DEEPEST: usize = 10;
 
-/// A pattern that was read.
+/// A parsed pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     text: Box<str>,
     ways: Vec<Box<[Segment]>>,
 }
 
-/// What one name in a path has to be, or several.
+/// What one name in a path must be. [`Any`](Self::Any) stands for several names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// This name.
+    /// Exactly this name.
     Name(Box<[u8]>),
-    /// One like this.
+    /// A name that matches this pattern.
     Like(NamePattern),
     /// Any number of names, `**`: one or more at the end of a pattern.
     Any,
 }
 
-/// A part of a pattern as it is written.
+/// A part of a pattern as the operator wrote it.
 enum Piece {
     Token(Token),
     Slash,
@@ -52,11 +52,11 @@ enum Piece {
 type Written = Option<Token>;
 
 impl Pattern {
-    /// Reads a pattern for a whole path, which begins with a slash.
+    /// Parses a pattern for a whole path, which begins with a slash.
     ///
     /// # Errors
     ///
-    /// It can't be read, or is too large. The text says what is allowed.
+    /// The pattern is malformed or too large. The text says what is allowed.
     pub fn of_path(text: &str) -> Result<Self, String> {
         let allowed = "allowed: a pattern for the whole path, such as \"/assets/**\" or \"**/*.css\"";
         let segments = |mut segments: Vec<Segment>| match segments.first() {
@@ -70,11 +70,11 @@ impl Pattern {
         Self::read(text, segments)
     }
 
-    /// Reads a pattern for a media type without parameters, in lower case.
+    /// Parses a pattern for a media type without parameters, in lower case.
     ///
     /// # Errors
     ///
-    /// It can't be read, or is too large. The text says what is allowed.
+    /// The pattern is malformed or too large. The text says what is allowed.
     pub fn of_media_type(text: &str) -> Result<Self, String> {
         if !text.contains('/') {
             let allowed = "allowed: a pattern for the media type, such as \"image/*\" or \"text/{css,html}\"";
@@ -101,7 +101,7 @@ impl Pattern {
         Ok(Self { text: text.into(), ways: ways.collect::<Result<_, String>>()? })
     }
 
-    /// A text of any stars, with one in place of several where `**` would not be a whole name.
+    /// Replaces several stars by one wherever `**` would not be a whole name.
     #[cfg(test)]
     pub fn with_single_stars(text: &str) -> String {
         let single = |name: &str| {
@@ -114,18 +114,18 @@ impl Pattern {
         text.split('/').map(single).collect::<Vec<_>>().join("/")
     }
 
-    /// As it was written.
+    /// The pattern as it was written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What a path has to consist of, one way or another.
+    /// The alternatives ("ways") of the pattern. A path matches if it matches one of them.
     pub fn ways(&self) -> impl Iterator<Item = &[Segment]> {
         self.ways.iter().map(|way| &**way)
     }
 }
 
-/// Reads until the text ends or, within braces, until what ends one of their parts.
+/// Reads up to the end of the text. Within braces, it reads up to the end of the current alternative.
 fn pieces(chars: &mut Peekable<Chars<'_>>, depth: usize) -> Result<Vec<Piece>, String> {
     let mut pieces = Vec::new();
     while let Some(c) = chars.next_if(|c| !(*c == '}' || *c == ',' && depth > 0)) {
@@ -146,7 +146,7 @@ fn pieces(chars: &mut Peekable<Chars<'_>>, depth: usize) -> Result<Vec<Piece>, S
     Ok(pieces)
 }
 
-/// Reads the parts of braces, behind the opening one.
+/// Reads the alternatives of braces, after the opening brace.
 fn braces(chars: &mut Peekable<Chars<'_>>, depth: usize) -> Result<Vec<Vec<Piece>>, String> {
     if depth > DEEPEST {
         return Err(format!("allowed: braces within braces up to {DEEPEST} deep"));
@@ -162,7 +162,7 @@ fn braces(chars: &mut Peekable<Chars<'_>>, depth: usize) -> Result<Vec<Vec<Piece
     }
 }
 
-/// Reads a class of characters, behind its opening bracket.
+/// Reads a class of characters, after its opening bracket.
 fn class(chars: &mut Peekable<Chars<'_>>) -> Result<Token, String> {
     let unclosed = || "a [ is not closed; write \\[ for the character".to_owned();
     let negated = chars.next_if(|c| matches!(c, '!' | '^')).is_some();
@@ -188,7 +188,7 @@ fn class(chars: &mut Peekable<Chars<'_>>) -> Result<Token, String> {
     }
 }
 
-/// Writes out what braces stand for.
+/// Expands the braces into all their alternatives.
 fn ways(pieces: Vec<Piece>) -> Result<Vec<Vec<Written>>, String> {
     let mut ways: Vec<Vec<Written>> = vec![Vec::new()];
     let mut size = 0;
@@ -233,13 +233,13 @@ fn ways(pieces: Vec<Piece>) -> Result<Vec<Vec<Written>>, String> {
     Ok(ways)
 }
 
-/// What stands between two slashes.
+/// Converts the text between two slashes.
 fn segment(written: &[Written]) -> Result<Segment, String> {
     let tokens: Vec<_> = written.iter().flatten().cloned().collect();
     if tokens == [Token::Star, Token::Star] {
         return Ok(Segment::Any);
     }
-    // Who writes this may mean any number of names, and would get a single one.
+    // An operator who writes this may mean any number of names, but it would match only one.
     if tokens.windows(2).any(|pair| pair == [Token::Star, Token::Star]) {
         let allowed =
             "allowed: \"/uploads/**/*.php\" for all below a directory, \"/uploads/*.php\" for those in it";

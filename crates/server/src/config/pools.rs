@@ -1,4 +1,4 @@
-//! Pools: where applications are that answer some of the routes.
+//! Pools: the applications that answer some of the routes.
 
 use std::ops::RangeInclusive;
 use std::path::{Component, PathBuf};
@@ -15,10 +15,10 @@ use super::values::{
     Kind, address, addresses, count, flag, one_of, pair, quoted, size, text, time, unless_off, up_to,
 };
 
-/// Bounds of what a pool's servers may take.
+/// Bounds of the timeouts for a pool's servers.
 const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_hours(24);
 
-/// Bounds of shared memory: so that it has several chunks, and no more than a number of two bytes tells.
+/// Bounds of shared memory. The area must have several chunks, and their number must fit in two bytes.
 const AREA: RangeInclusive<u64> = 256 << 10..=1 << 30;
 
 /// The keys of a pool.
@@ -59,7 +59,7 @@ pub(super) const KEYS: &[Key<PoolRule>] = &[
     }),
 ];
 
-/// What a pool lacks, and what does not go together.
+/// Keys that a pool lacks, and settings that contradict each other.
 pub(super) fn contradictions(rule: &PoolRule, item: &Item, table: &Table) -> Vec<Problem> {
     let needed = [("name", "name = \"php\""), ("servers", "servers = \"unix:/run/php/php-fpm.sock\"")];
     let is_remote = rule.servers.iter().any(ListenAddress::is_tcp);
@@ -72,7 +72,7 @@ pub(super) fn contradictions(rule: &PoolRule, item: &Item, table: &Table) -> Vec
     missing("pool", &needed, item, table).chain(has_none).chain(passes_to_remote).collect()
 }
 
-/// What a pool is called by.
+/// The name of a pool.
 pub(super) fn name() -> Kind<String> {
     Kind::new(
         |name: &String| quoted(name),
@@ -87,7 +87,7 @@ pub(super) fn name() -> Kind<String> {
     )
 }
 
-/// The ending of scripts' names.
+/// The ending of the scripts' names.
 pub(super) fn ending() -> Kind<String> {
     Kind::new(
         |ending: &String| quoted(ending),
@@ -130,7 +130,7 @@ fn send_from(prefix: &str, item: &Item) -> Result<(String, PathBuf), String> {
     }
     match wrong_with_root(&directory) {
         Some(wrong) => Err(wrong),
-        // Applications say names in which nothing leads back.
+        // Applications send names that contain no `..`, so the directory must contain none either.
         None if directory.components().any(|part| part == Component::ParentDir) => {
             let real = directory.canonicalize().map_err(|error| error.to_string())?;
             Ok((prefix.to_owned(), real))

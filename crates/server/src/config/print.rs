@@ -1,4 +1,4 @@
-//! Settings as a TOML file that yields the same settings.
+//! Prints settings as a TOML file that yields the same settings.
 
 use std::fmt::Write as _;
 
@@ -13,8 +13,8 @@ use super::settings::{FileSettings, Settings};
 use super::sites;
 use super::values::pair;
 
-/// Writes all settings, with a comment where nothing is set. (A path that is not UTF-8 cannot be said in
-/// TOML.)
+/// Writes all settings, with a comment for each key that has no value. TOML cannot represent a path that
+/// is not UTF-8.
 pub(super) fn print(settings: &Settings) -> String {
     let mut page = String::new();
     for keys in KEYS.chunk_by(|a, b| a.table == b.table) {
@@ -37,7 +37,7 @@ pub(super) fn print(settings: &Settings) -> String {
     page
 }
 
-/// What is written in tables of a site, whose names begin as said.
+/// Writes the tables of a site. Their names begin with `site`.
 fn print_tables(page: &mut String, site: &str, files: &FileSettings) {
     let types = files.types.iter().map(|(extension, media_type)| pair(extension, media_type));
     print_pairs(page, &format!("{site}types"), types);
@@ -57,7 +57,7 @@ fn print_tables(page: &mut String, site: &str, files: &FileSettings) {
 }
 
 fn print_keys<T: Clone>(page: &mut String, keys: &[Key<T>], settings: &T) {
-    // A key is lent a setting to change it as well.
+    // A key borrows a setting mutably, so this works on a copy.
     let mut settings = settings.clone();
     for key in keys {
         let _ = match (key.setting)(&mut settings).written {
@@ -69,7 +69,7 @@ fn print_keys<T: Clone>(page: &mut String, keys: &[Key<T>], settings: &T) {
 }
 
 fn print_pairs(page: &mut String, table: &str, pairs: impl ExactSizeIterator<Item = String>) {
-    // A site may have none where the top of the file has some.
+    // A site's table may be empty where the table at the top of the file is not.
     if pairs.len() > 0 || table.contains('.') {
         let _ = writeln!(page, "\n[{table}]\n{}", pairs.collect::<Vec<_>>().join("\n"));
     }

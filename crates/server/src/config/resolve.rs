@@ -1,5 +1,5 @@
-//! From what was typed to [`Settings`]: every key is read, what nobody said follows from what was said, and
-//! the whole is checked. Problems are gathered, so that all of them are told at once.
+//! Turns what was typed into [`Settings`]: reads every key, derives the defaults that depend on other
+//! keys, and checks the result. It collects all problems and reports them together.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -15,11 +15,11 @@ use super::settings::{Architecture, Settings, Stages, usable_cpus};
 use super::sites::{self, SITES};
 use super::typed::{Entry, Table, Value};
 
-/// Reads all keys; `current` is served if nobody says what. Returns every problem if there is one, also with
-/// what the settings point to: directories, files, CPUs.
+/// Reads all keys. `current` is the root if none is set. Returns every problem, including those with what
+/// the settings point to: directories, files, CPUs.
 pub(super) fn resolve(table: &Table, current: PathBuf) -> Result<Settings, Vec<Problem>> {
     let mut settings = Settings::new(current);
-    // They follow from others.
+    // These defaults depend on other keys.
     (settings.workers, settings.copies) = (0, 0);
     let mut problems = Vec::new();
     for keys in KEYS.chunk_by(|a, b| a.table == b.table) {
@@ -48,19 +48,20 @@ pub(super) fn resolve(table: &Table, current: PathBuf) -> Result<Settings, Vec<P
     if problems.is_empty() {
         return Ok(settings);
     }
-    // Those of the file come first, in its order.
+    // Problems in the file come first, in the file's order.
     problems.sort_by(|a, b| a.place.cmp(&b.place));
     Err(problems)
 }
 
-/// Reads the keys of one table, and gives what is wrong with it.
+/// Reads the keys of one table and returns what is wrong with it.
 fn of_table(keys: &[Key], table: &Table, settings: &mut Settings) -> Vec<Problem> {
     let mut problems = key::read(keys, table, settings);
     problems.extend(unknown_keys(keys[0].table, table));
     problems
 }
 
-/// Keys that there are not, of the tables in these lists, and of those in lists of the sites among them.
+/// Unknown keys in the tables of these lists. For sites, this includes the tables in the lists of each
+/// site.
 fn unknown_keys_of_rules(lists: &[&str], typed: &Table) -> Vec<Problem> {
     let mut problems = Vec::new();
     for name in lists {
@@ -77,7 +78,7 @@ fn unknown_keys_of_rules(lists: &[&str], typed: &Table) -> Vec<Problem> {
     problems
 }
 
-/// Keys that there are not, of one table.
+/// Unknown keys of one table.
 fn unknown_keys(table: &str, typed: &Table) -> Vec<Problem> {
     let known: HashSet<_> = all_keys().filter(|(other, _)| *other == table).map(|(_, key)| key).collect();
     let unknown = typed.iter().filter(|(key, _)| !known.contains(key.as_str()));
@@ -88,7 +89,7 @@ fn unknown_keys(table: &str, typed: &Table) -> Vec<Problem> {
     unknown.map(problem).collect()
 }
 
-/// Every key with its table, and the tables as keys of the top.
+/// Every key with its table. Tables also count as keys of the top.
 pub(super) fn all_keys() -> impl Iterator<Item = (&'static str, &'static str)> {
     let tables = KEYS.iter().map(|key| ("", key.table)).filter(|(_, table)| !table.is_empty());
     let rules = headers::KEYS.iter().map(|key| (key.table, key.name));
@@ -104,7 +105,7 @@ pub(super) fn all_keys() -> impl Iterator<Item = (&'static str, &'static str)> {
         .chain(sites)
 }
 
-/// Keys of the design that this build lacks.
+/// Keys of the design that are not in this build.
 const NOT_BUILT: [&str; 2] = ["user_threads", "fastcgi"];
 
 fn unknown_key(table: &str, key: &str) -> String {
@@ -130,13 +131,13 @@ fn unknown_key(table: &str, key: &str) -> String {
     }
 }
 
-/// From which likeness on (1 is the same) one name may have been meant for the other: a letter or two apart.
+/// The similarity (1 is identical) from which a name is suggested for another: one or two letters differ.
 const ALIKE: f64 = 0.85;
 
-/// The largest body that applications get where nobody has said it: what PHP takes (`post_max_size`).
+/// The default for the largest body that applications receive: PHP's limit (`post_max_size`).
 const BODY_FOR_APPLICATIONS: u64 = 8 << 20;
 
-/// How many copies and workers there are where nobody has said it.
+/// Sets the default number of copies and workers.
 fn settle(settings: &mut Settings) {
     let cpus = usable_cpus(settings.cpus.as_deref());
     if settings.copies == 0 {
@@ -149,7 +150,7 @@ fn settle(settings: &mut Settings) {
         }
     }
     if let Some(max) = settings.connections.max {
-        // A worker has at least one.
+        // Each worker needs at least one connection.
         settings.workers = settings.workers.min(max.get().div_ceil(settings.copies));
     }
 }

@@ -1,4 +1,4 @@
-//! Routes: where requests for some paths are sent, refused, or answered with another file.
+//! Routes: requests for some paths are redirected, refused, or answered with another file.
 
 use super::error::Problem;
 use super::headers::path_pattern;
@@ -27,9 +27,9 @@ pub(super) const KEYS: &[Key<RouteRule>] = &[
 /// Statuses of redirects (RFC 9110 section 15.4).
 const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];
 
-/// What makes no sense together.
+/// Settings of a route that contradict each other.
 pub(super) fn contradictions(rule: &RouteRule, item: &Item, table: &Table) -> Vec<Problem> {
-    // What is wrong by itself is told already.
+    // Values that are wrong by themselves are already reported.
     let is_said = |key| table.contains_key(key);
     let problem = match rule {
         _ if is_said("fallback") && (is_said("redirect") || is_said("status")) => {

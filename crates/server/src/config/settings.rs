@@ -1,8 +1,8 @@
-//! The settings of a server, ready for use: one small struct for each component, every value within its
-//! bounds.
+//! The settings of a server, ready for use. Each component has a small struct, and every value is within
+//! its bounds.
 //!
 //! The defaults are here, or with the structs of a [site], a [pool] or a [log], and nowhere else.
-//! `docs/configuration.md` says for people what the fields say here.
+//! `docs/configuration.md` explains the same fields to operators.
 
 mod log;
 mod pool;
@@ -27,44 +27,47 @@ use super::address::{ListenAddress, StatusAddress};
 use super::host::HostPattern;
 use super::network::{ToldOrigin, TrustedProxy};
 
-/// Everything that can be set.
+/// All settings of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Where clients connect; not empty, none twice. Sockets that were inherited from systemd stand in for
-    /// all of them.
+    /// The addresses that clients connect to; not empty, without duplicates. Sockets inherited from
+    /// systemd replace all of them.
     pub listen: Vec<ListenAddress>,
-    /// How concurrency is organised.
+    /// The concurrency architecture.
     pub architecture: Architecture,
-    /// What the architecture multiplies. Exactly 1 for SPED.
+    /// How many workers a copy has: processes, threads, or the pipeline's sets of stage threads. Exactly 1
+    /// for SPED.
     pub workers: usize,
-    /// Complete copies of the architecture, each with `workers` and listeners of its own.
+    /// Complete copies of the architecture. Each copy has `workers` workers and its own listeners.
     pub copies: usize,
-    /// How copies come by listeners of their own.
+    /// How copies get their own listeners.
     pub copies_by: CopiesBy,
-    /// Whether sends wait for the client.
+    /// Whether sends block until the client has made room.
     pub send: Sends,
-    /// The CPUs that the server runs on, ascending; `None` leaves that to the kernel.
+    /// The CPUs that the server runs on, ascending. `None`: the kernel decides.
     pub cpus: Option<Vec<usize>>,
-    /// Which of them each copy or worker runs on, and which addresses it serves.
+    /// Which of these CPUs each copy or worker runs on, and which addresses it serves.
     pub placement: PlacementSettings,
-    /// The user to become after binding, by name.
+    /// The user that the server becomes after binding, by name.
     pub user: Option<String>,
-    /// The group to become after binding, by name; needs `user`, whose login group is the default.
+    /// The group that the server becomes after binding, by name. It requires `user`. The default is the
+    /// user's login group.
     pub group: Option<String>,
-    /// How long a drain may take before what is left is cut off.
+    /// How long a drain may take. After that, the remaining connections are closed.
     pub drain_timeout: Duration,
     /// Where errors are reported.
     pub error_log: ErrorLog,
-    /// The least severe message that is reported: that something failed (error), is wrong but dealt with
-    /// (warn), happens to the server as a whole (info), to connections (debug), or anything (trace).
+    /// The least severe level of messages that are reported. The levels are: a failure (error), a problem
+    /// that was handled (warn), an event of the whole server (info), an event of a connection (debug),
+    /// and everything (trace).
     pub log_level: LogLevel,
-    /// Where counters are served; `None`: nowhere.
+    /// The address that counters are served on. `None`: they are not served.
     pub status: Option<StatusAddress>,
-    /// The hosts for which they are, beside that address and `localhost`.
+    /// Hosts that the status endpoint answers for, in addition to its address and `localhost`.
     pub status_hosts: Vec<HostPattern>,
-    /// The files of those `listen` addresses that are Unix sockets.
+    /// The socket files of the `listen` addresses that are Unix sockets.
     pub unix_sockets: SocketFileSettings,
-    /// The file of the `status` address, if that is a Unix socket.
+    /// The socket file of the `status` address, if it is a Unix socket.
     pub status_socket: SocketFileSettings,
     /// The event loop.
     pub event: EventSettings,
@@ -72,40 +75,40 @@ pub struct Settings {
     pub amped: AmpedSettings,
     /// The stages of the pipeline.
     pub pipeline: PipelineSettings,
-    /// Sockets and their number.
+    /// Connections: their number and socket options.
     pub connections: ConnectionSettings,
-    /// Sizes that one request may have.
+    /// Limits on the size of one request.
     pub limits: Limits,
     /// How long a client may take, and how slow it may be.
     pub timeouts: Timeouts,
-    /// The files served: those of the default site, which answers for every host that no other does.
+    /// The files of the default site, which answers for every host that no other site has.
     pub files: FileSettings,
     /// Other sites. See [`Settings::all_sites`].
     pub sites: Vec<SiteSettings>,
-    /// Applications behind routes.
+    /// Applications that routes lead to.
     pub pools: Vec<PoolRule>,
-    /// Where request bodies for applications go that are too large for memory, and replies that clients take
-    /// slowly: a directory.
+    /// A directory for request bodies that are too large for memory, and for replies that clients read
+    /// slowly.
     pub spool: PathBuf,
-    /// Most bytes of a reply that go there; 0: none.
+    /// Most bytes of a reply that are written there. 0: none.
     pub spill: u64,
-    /// Bytes of bodies and replies that a worker keeps in memory for applications before it makes do with
-    /// less.
+    /// Bytes that a worker keeps in memory for applications' bodies and replies. Beyond that, it keeps
+    /// less of them.
     pub gateway_memory: u64,
-    /// Where each worker has one client: how many may be with one pool or wait for it.
+    /// For architectures with one client per worker: how many workers may use one pool or wait for it.
     pub waiting_workers: Option<NonZeroU32>,
-    /// Where requests are logged, but those for sites with a log of their own; `None`: nowhere.
+    /// Where requests are logged, except those for sites with their own log. `None`: nowhere.
     pub access_log: Option<AccessLogSettings>,
-    /// Whose word is taken for whom they ask.
+    /// Proxies that the server trusts to name their client.
     pub trusted_proxies: Vec<TrustedProxy>,
-    /// What their fields are believed of what a request was sent to. Many proxies leave all but the scheme as
-    /// their clients wrote it.
+    /// Which parts of a request's origin the server takes from the fields of trusted proxies. Many
+    /// proxies set only the scheme, and pass on the other parts as the client wrote them.
     pub believed: Vec<ToldOrigin>,
-    /// Addresses to listen at where each connection begins by saying for whom it is.
+    /// Addresses where each connection begins with a PROXY protocol header, which names the client.
     pub proxy_protocol: Vec<ListenAddress>,
 }
 
-/// How concurrency is organised.
+/// The concurrency architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
     /// Single process, event-driven (Pariag et al. 2007, section 3).
@@ -114,69 +117,71 @@ pub enum Architecture {
     Symped,
     /// SYMPED with one descriptor table and one open-file table for all processes (section 5.2).
     SharedSymped,
-    /// SPED processes that share nothing, each with listeners of its own (Harji et al. 2012, section 3.1).
+    /// Independent SPED processes that share nothing, each with its own listeners (Harji et al. 2012,
+    /// section 3.1).
     NCopy,
     /// Asymmetric multi-process, event-driven (Pariag et al. 2007, section 3).
     Amped,
-    /// A process for each connection (the multi-process servers of the papers' background sections).
+    /// One process for each connection (the multi-process servers of the papers' background sections).
     Processes,
-    /// A kernel thread for each connection (the multi-threaded servers of the same).
+    /// One kernel thread for each connection (the multi-threaded servers of the same sections).
     Threads,
-    /// Stages with threads of their own: `WatPipe` (Pariag et al. 2007, section 4.3; Harji et al. 2012,
-    /// section 4).
+    /// Stages that each have their own threads: `WatPipe` (Pariag et al. 2007, section 4.3; Harji et al.
+    /// 2012, section 4).
     Pipeline,
 }
 
-/// How copies come by listeners of their own.
+/// How copies get their own listeners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopiesBy {
-    /// The addresses are dealt out to them, in order, to each as many as to the others.
+    /// The addresses are divided between the copies, in order. Each copy gets the same number.
     Address,
-    /// Each has all addresses, with ports that follow one another.
+    /// Each copy has all addresses, with consecutive ports.
     Port,
-    /// All have the same addresses and ports, and the kernel spreads connections by a hash (`SO_REUSEPORT`,
-    /// socket(7)).
+    /// All copies have the same addresses and ports. The kernel distributes connections by a hash
+    /// (`SO_REUSEPORT`, socket(7)).
     Reuseport,
-    /// All have the same addresses and ports, and a connection goes to the copy on the CPU where its
-    /// handshake is received.
+    /// All copies have the same addresses and ports. A connection goes to the copy on the CPU that
+    /// receives its handshake.
     Cpu,
 }
 
-/// Where copies and workers run, and what they serve.
+/// Which CPUs copies and workers run on, and which addresses they serve.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlacementSettings {
-    /// CPU sets, for copies (or workers, of one copy) in turn. Empty: copies share out all CPUs, workers run
-    /// on any.
+    /// CPU sets, assigned in turn to the copies, or to the workers if there is one copy. Empty: the
+    /// copies divide all CPUs between them, and workers run on any CPU.
     pub cpus: Vec<Vec<usize>>,
-    /// Which set goes with which group of addresses.
+    /// Which CPU set is used for which group of addresses.
     pub mapping: Mapping,
-    /// The addresses of a copy are dealt out to its workers, in order, to each as many as to the others.
+    /// The addresses of a copy are divided between its workers, in order. Each worker gets the same
+    /// number.
     pub partition: bool,
 }
 
-/// Which CPU set goes with which group of addresses.
+/// Which CPU set is used for which group of addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mapping {
-    /// The first with the first, and so on: packets and requests of a group on the same CPUs.
+    /// The first set for the first group, and so on: packets and requests of a group use the same CPUs.
     #[default]
     Direct,
-    /// The first with the second, and so on, the last with the first: packets on one CPU, requests on
-    /// another.
+    /// The first set for the second group, and so on; the last for the first. Packets are handled on one
+    /// CPU, requests on another.
     Indirect,
 }
 
 impl Architecture {
-    /// Whether many connections are served at once with the help of events, and not each by a worker.
+    /// Whether a worker serves many connections at once with events, instead of one connection at a time.
     pub fn is_event_driven(self) -> bool {
         !matches!(self, Self::Processes | Self::Threads)
     }
 
-    /// How many copies there are if nothing is said, on so many CPUs.
+    /// The default number of copies on this many CPUs.
     pub(super) fn usual_copies(self, cpus: usize) -> usize {
         if self == Self::NCopy { cpus } else { 1 }
     }
 
-    /// How many workers a copy has if nothing is said, and so many CPUs.
+    /// The default number of workers of a copy on this many CPUs.
     pub(super) fn usual_workers(self, cpus: usize) -> usize {
         match self {
             Self::Sped | Self::NCopy => 1,
@@ -185,23 +190,23 @@ impl Architecture {
         }
     }
 
-    /// Whom a connection wakes if nothing is said.
+    /// The default for which processes a connection wakes.
     pub(super) fn usual_wake(self) -> Wake {
         if self.is_event_driven() { Wake::All } else { Wake::Exclusive }
     }
 
-    /// How it sends if nothing is said.
+    /// The default for how the server sends.
     pub(super) fn usual_sends(self) -> Sends {
         if self.is_event_driven() { Sends::NonBlocking } else { Sends::Blocking }
     }
 }
 
-/// Whether sends wait for the client to make room.
+/// Whether sends block until the client has made room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sends {
-    /// They take what there is room for.
+    /// They send as much as there is room for.
     NonBlocking,
-    /// They wait until all is sent: one `sendfile` sends a whole file.
+    /// They block until everything is sent: one `sendfile` sends a whole file.
     Blocking,
 }
 
@@ -214,26 +219,26 @@ pub enum ErrorLog {
     File(PathBuf),
 }
 
-/// The event loop.
+/// Settings of the event loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventSettings {
-    /// How the get-events phase learns what is ready.
+    /// How the get-events phase learns which sockets are ready.
     pub mechanism: Events,
-    /// Which of the waiting processes a connection wakes.
+    /// Which of the waiting processes a new connection wakes.
     pub wake: Wake,
     /// Most connections taken from a listener in one accept phase (Brecht et al. 2004, section 4).
     pub accept_limit: AcceptLimit,
-    /// Connections accepted in a turn are left out of the work phase of the same turn.
+    /// The work phase of a turn skips the connections that the same turn accepted.
     pub work_phase_skips_new: bool,
     /// Most bytes sent to one connection in one turn, so that a large reply can't starve the others.
     pub quantum: u64,
-    /// How a reply's head and a file's bytes are kept together in packets.
+    /// How a reply's head and the file's bytes are combined in packets.
     pub coalesce: Coalesce,
-    /// Time in which blocking sends may hold an event loop before it serves others first.
+    /// How long blocking sends may hold an event loop before it serves other connections first.
     pub send_hold: Duration,
 }
 
-/// How the get-events phase learns what is ready.
+/// How the get-events phase learns which sockets are ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Events {
     /// epoll(7), edge-triggered.
@@ -249,11 +254,12 @@ pub enum Events {
 /// Which of the processes that wait at the same listener a new connection wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// All of them; most come too late.
+    /// All of them. Most find that another process has already accepted the connection.
     All,
-    /// One or few, epoll(7) `EPOLLEXCLUSIVE`: of those that wait, the one that was first to register.
+    /// One or a few, epoll(7) `EPOLLEXCLUSIVE`: of the waiting processes, the one that registered first.
     Exclusive,
-    /// One or few, as with `Exclusive`; and who has accepted goes to the end of the line from time to time.
+    /// One or a few, as with `Exclusive`. A process that has accepted moves to the end of the queue from
+    /// time to time.
     ReAdding,
 }
 
@@ -264,131 +270,134 @@ pub enum AcceptLimit {
     Limit(NonZeroU32),
     /// Until the accept queue is empty.
     Unlimited,
-    /// As the delay of clients asks for.
+    /// A limit that follows the measured delay of clients.
     Auto,
 }
 
-/// How a reply's head and a file's bytes are kept together in packets.
+/// How a reply's head and the file's bytes are combined in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coalesce {
-    /// `More`, but nothing where the kernel's congestion control is BBR: its pacing makes held-back heads
-    /// dear.
+    /// `More`, except if the kernel's congestion control is BBR: then the same as `None`. BBR's pacing
+    /// makes held-back heads expensive.
     Auto,
     /// `MSG_MORE` on the head, send(2).
     More,
     /// `TCP_CORK` around the reply, tcp(7).
     Cork,
-    /// Not at all.
+    /// They are not combined.
     None,
 }
 
-/// The helpers of AMPED.
+/// Settings of AMPED's disk helpers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AmpedSettings {
-    /// Threads that wait for the disk, for each worker.
+    /// Helper threads that wait for the disk, for each worker.
     pub helpers: NonZeroU32,
-    /// How long a client waits for the disk at a time.
+    /// How long a client may wait for one disk access.
     pub disk_timeout: Duration,
-    /// Nobody is accepted while a client that comes now would wait longer than this for the disk; `None`:
-    /// however long it takes.
+    /// The worker accepts no connection while a new client would wait longer than this for the disk.
+    /// `None`: it always accepts.
     pub disk_delay: Option<Duration>,
 }
 
-/// The stages of the pipeline.
+/// Settings of the pipeline's stages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PipelineSettings {
-    /// Which of the papers' two pipelines.
+    /// Which of the two pipelines in the papers.
     pub stages: Stages,
-    /// Threads of the Read stage for each worker, which is a CPU.
+    /// Threads of the Read stage for each worker. A worker corresponds to a CPU.
     pub readers: NonZeroU32,
     /// Threads of the Write stage for each worker.
     pub writers: NonZeroU32,
     /// Most connections that a thread takes from its stage's queue at once.
     pub batch: NonZeroU32,
-    /// Connections in the queue of a stage, beyond which the stages before it wait.
+    /// Most connections in the queue of a stage. If a queue is full, the stages before it wait.
     pub queue: NonZeroU32,
-    /// Readers, writers and batches are as many as do for the load: those above are the most.
+    /// Controllers adapt the numbers of readers and writers and the batch size to the load. The values
+    /// above are then maxima.
     pub controllers: bool,
-    /// New connections are admitted at a rate at which nine of ten replies take no longer than this; `None`:
-    /// at whatever rate they come.
+    /// New connections are admitted at a rate at which nine of ten replies take no longer than this.
+    /// `None`: the rate is not limited.
     pub response_target: Option<Duration>,
 }
 
-/// Which of the papers' two pipelines.
+/// Which of the two pipelines in the papers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stages {
-    /// Accept; Read Poll and Read in one; Write Poll and Write by turns (Pariag et al. 2007, section 4.3).
+    /// Accept; Read Poll and Read in one stage; Write Poll and Write alternately (Pariag et al. 2007,
+    /// section 4.3).
     Four,
     /// Accept, Read Poll, Read, Write Poll, Write (Harji et al. 2012, section 4).
     Five,
 }
 
-/// Sockets and their number.
+/// Settings of connections: their number and socket options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionSettings {
-    /// Length asked of the accept queue, at most `i32::MAX`; the kernel grants at most `net.core.somaxconn`.
-    /// listen(2).
+    /// The requested length of the accept queue, at most `i32::MAX`. The kernel limits it to
+    /// `net.core.somaxconn`. listen(2).
     pub backlog: u32,
-    /// Most connections at a time, beyond which accepting stops; `None`: as many as the descriptor limit
-    /// leaves room for.
+    /// Most open connections. At this number, the server stops accepting. `None`: as many as the
+    /// descriptor limit allows.
     pub max: Option<NonZeroUsize>,
-    /// Requests answered on one connection; the last reply says `Connection: close`.
+    /// Most requests on one connection. The last reply has `Connection: close`.
     pub requests: NonZeroU32,
-    /// A fixed send buffer in bytes (`SO_SNDBUF`, socket(7)); `None`: the kernel adapts it.
+    /// A fixed send buffer in bytes (`SO_SNDBUF`, socket(7)). `None`: the kernel adapts its size.
     pub send_buffer: Option<u32>,
-    /// A connection is handed to the server when its request has begun to arrive, or after about this long
-    /// (`TCP_DEFER_ACCEPT`, tcp(7)). Not set: as soon as it is established.
+    /// The kernel delivers a connection when its request has begun to arrive, or after about this long
+    /// (`TCP_DEFER_ACCEPT`, tcp(7)). `None`: as soon as it is established.
     pub defer_accept: Option<Duration>,
     /// Small segments are sent at once (`TCP_NODELAY`, tcp(7)).
     pub nodelay: bool,
 }
 
-/// Sizes that one request may have, in bytes where nothing else is said.
+/// Limits on the size of one request, in bytes unless stated otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest request line, its line end included; at most `header_size`.
+    /// Longest request line, including its line end; at most `header_size`.
     pub request_line: u32,
-    /// Largest head, request line included.
+    /// Largest head, including the request line.
     pub header_size: u32,
     /// Most field lines, at most [`http1::Limits::MAX_FIELDS`].
     pub header_count: u16,
-    /// Largest request body that is read and thrown away.
+    /// Largest request body that the server reads and discards.
     pub body: u64,
     /// Most ranges answered in one reply, at most [`http1::range::MAX_RANGES`].
     pub ranges: u16,
 }
 
-/// How long a client may take. The rates are in bytes per second; at 0 any progress will do.
+/// How long a client may take. The rates are in bytes per second. At a rate of 0, any progress is enough.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From the first byte of a request's head (or from the accept) to its last.
+    /// Time from the first byte of a request's head (or from the accept) to its last byte.
     pub header: Duration,
-    /// The period in which a body must bring `body_min_rate` bytes for each second.
+    /// The period over which a body must arrive at `body_min_rate` bytes per second.
     pub body: Duration,
-    /// Slowest body.
+    /// Lowest rate of a request body.
     pub body_min_rate: u32,
-    /// The period in which a client must take `write_min_rate` bytes of a reply for each second.
+    /// The period over which a client must read a reply at `write_min_rate` bytes per second.
     pub write: Duration,
-    /// Slowest reader.
+    /// Lowest rate at which a client may read a reply.
     pub write_min_rate: u32,
-    /// From the end of a reply to the next request.
+    /// Time from the end of a reply to the next request.
     pub idle: Duration,
-    /// After the last reply: how long to wait for the client to close.
+    /// How long the server waits, after the last reply, for the client to close.
     pub linger: Duration,
 }
 
 impl Settings {
-    /// How many workers may be with one pool or wait for it with their clients, where each has one client:
-    /// half of them, if nobody says otherwise. `None`: a worker has others meanwhile.
+    /// How many workers may use one pool or wait for it with their clients, if a worker serves one client
+    /// at a time. The default is half of them. `None`: the architecture is event-driven, so a worker
+    /// serves other clients meanwhile.
     pub fn most_waiting_workers(&self) -> Option<u32> {
         let workers = self.workers.saturating_mul(self.copies) as u32;
         let most = self.waiting_workers.map_or((workers / 2).max(1), NonZeroU32::get);
         (!self.architecture.is_event_driven()).then_some(most)
     }
 
-    /// The sites, the default one first, and behind them what applications may send files of: the directories
-    /// of [all pools](Self::all_pools), in their order, as sites that no host has. The header fields of the
-    /// top are those of all of them.
+    /// The sites, beginning with the default site. After them come the directories that applications may
+    /// send files from ([all pools](Self::all_pools), in order), as sites that no host has. All of them
+    /// have the header fields of the top of the file.
     pub fn all_sites(&self) -> Vec<SiteSettings> {
         let common: Arc<[_]> = self.files.headers.clone().into();
         let complete = |site: &SiteSettings| {
@@ -428,20 +437,20 @@ impl Settings {
         all
     }
 
-    /// How many sites [there are](Self::all_sites).
+    /// The number of sites in [`all_sites`](Self::all_sites).
     pub fn number_of_sites(&self) -> usize {
         let directories: usize = self.pools.iter().map(|pool| pool.send_files.len()).sum();
         1 + self.sites.len() + directories
     }
 
-    /// The access logs of all sites, each once, whichever sites have it.
+    /// The access logs of all sites, without duplicates.
     pub fn access_logs(&self) -> Vec<&AccessLogSettings> {
         let of_sites = self.sites.iter().filter_map(|site| site.access_log.as_ref());
         let mut known = HashSet::new();
         self.access_log.iter().chain(of_sites).filter(|log| known.insert(&log.target)).collect()
     }
 
-    /// The files of directories that applications may name.
+    /// The settings for a directory of files that applications may name.
     fn named_files(&self) -> FileSettings {
         FileSettings {
             index: Vec::new(),
@@ -449,7 +458,7 @@ impl Settings {
             dotfiles: true,
             precompressed: false,
             error_pages: BTreeMap::new(),
-            // They are about the paths of a site.
+            // These settings are about the paths of a site.
             headers: Vec::new(),
             routes: Vec::new(),
             php: None,
@@ -457,13 +466,13 @@ impl Settings {
         }
     }
 
-    /// Most connections to a pool that a worker keeps: none where each has one client, as there are many of
-    /// them.
+    /// Most idle connections to a pool that a worker keeps. None if each worker has one client, because
+    /// there are many such workers.
     pub fn kept_connections(&self, pool: &PoolRule) -> u32 {
         if self.architecture.is_event_driven() { pool.keep } else { 0 }
     }
 
-    /// The pools, those of PHP scripts included.
+    /// The pools, including those of PHP scripts.
     pub fn all_pools(&self) -> impl Iterator<Item = Cow<'_, PoolRule>> {
         let of_sites = self.sites.iter().filter_map(|site| site.files.php.as_ref());
         let mut known = HashSet::new();
@@ -477,19 +486,19 @@ impl Settings {
     }
 }
 
-/// How many CPUs there are to run on, of these or of all.
+/// How many CPUs the server can run on: those in `among`, or all allowed ones.
 pub(super) fn usable_cpus(among: Option<&[usize]>) -> usize {
     among.map_or_else(|| sys::process::allowed_cpus().map_or(1, |cpus| cpus.len()), <[usize]>::len)
 }
 
-/// The file of a Unix socket. Who may write to it may connect, unix(7).
+/// The file of a Unix socket. Every user that may write to it may connect, unix(7).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketFileSettings {
     /// Its permission bits, 0 to 0o777.
     pub mode: u32,
-    /// Its user, by name; `None`: whoever starts the server.
+    /// Its owner, by name. `None`: the user that starts the server.
     pub owner: Option<String>,
-    /// Its group, by name; `None`: that of whoever starts the server.
+    /// Its group, by name. `None`: the group of the user that starts the server.
     pub group: Option<String>,
 }
 
@@ -540,7 +549,7 @@ impl Settings {
         }
     }
 
-    /// The bounds that the connection state machine keeps.
+    /// The limits for the connection state machine.
     pub fn limits(&self) -> http1::Limits {
         let ticks = |time: Duration| http1::Timeouts::ticks(time.as_millis() as u64);
         let (limits, times) = (&self.limits, &self.timeouts);

@@ -1,7 +1,7 @@
-//! Sites: what is served for hosts that have a root of their own.
+//! Sites: what is served for hosts that have their own root.
 //!
-//! A site begins as what the top of the file says, but for what is about paths below the root there (routes
-//! and error pages), and changes what it says itself.
+//! A site inherits the settings at the top of the file and overrides them with its own. It does not
+//! inherit settings about paths below the root: routes and error pages.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use super::settings::{FileSettings, Settings, SiteSettings};
 use super::typed::{Item, Table, Value};
 use super::values::{host, unless_off};
 
-/// The list of sites. It is to be read after all other keys, from which sites take what they don't say.
+/// The list of sites. It must be read after all other keys, because sites inherit from them.
 pub(super) const SITES: Key = Key::of("", "sites", |s: &mut Settings| {
     let files = FileSettings {
         root: PathBuf::new(),
@@ -41,7 +41,7 @@ pub(super) const KEYS: &[Key<SiteSettings>] = &[
         let written = one(php, unless_off(pools::php())).written;
         let read = move |item: &Item| {
             one(php, unless_off(pools::php())).set(item)?;
-            // One application has one line of those who wait, whoever names it.
+            // Each application has one queue, whichever site names it.
             if let Some(own) = php.as_mut().filter(|own| Some(&own.server) != of_top.as_ref()) {
                 own.pool = format!("php {}", own.server);
             }
@@ -66,10 +66,11 @@ pub(super) const KEYS: &[Key<SiteSettings>] = &[
     Key::of("sites", "routes", |site| files::route_rules(&mut site.files)),
 ];
 
-/// What a site lacks, or can't have.
+/// What a site lacks, or cannot have.
 fn contradictions(site: &SiteSettings, item: &Item, table: &Table) -> Vec<Problem> {
     let needed = [("hosts", "hosts = \"example.org\""), ("root", "root = \"/srv/example\"")];
-    // Pages that can't be found without a root are told already, and not among the settings.
+    // Error pages that need a root are already reported, and are missing in the settings. So this checks
+    // what was typed.
     let pages = table.get("error_pages").map(|entry| &entry.item.value);
     let has_pages = matches!(pages, Some(Value::Table(pages)) if !pages.is_empty());
     let needs_none = site.files.needs_no_root() && !has_pages;
@@ -78,7 +79,7 @@ fn contradictions(site: &SiteSettings, item: &Item, table: &Table) -> Vec<Proble
     if is_empty_list(table, "hosts") {
         problems.push(item.problem_of("hosts", "a site needs a host, such as \"example.org\""));
     }
-    // What is no path is told already.
+    // A value that is not a path is already reported.
     if !site.files.root.as_os_str().is_empty()
         && let Some(what) = checks::wrong_with_root(&site.files.root)
     {

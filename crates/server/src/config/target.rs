@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-/// What stands before the first wildcard of a pattern. `None`: there is none.
+/// The text before the first wildcard of a pattern. `None`: the pattern has no wildcard.
 pub fn literal_prefix(pattern: &str) -> Option<&str> {
     pattern.find(['*', '?', '[', '{', '\\']).map(|at| &pattern[..at]).or(pattern.is_empty().then_some(""))
 }
 
-/// Where a redirect leads: a path, or a reference with a scheme, and what of the request's path goes into it.
+/// Where a redirect leads: a path, or a reference with a scheme. Parts of the request's path may be
+/// inserted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     text: String,
@@ -17,16 +18,16 @@ pub struct Target {
 /// A part of a [`Target`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// As it stands there.
+    /// Literal text.
     Text(String),
-    /// The whole path that was asked for.
+    /// The whole path of the request.
     Path,
-    /// The path from where the first wildcard of the pattern stands.
+    /// The path of the request from the position of the pattern's first wildcard.
     Rest,
 }
 
 impl Target {
-    /// Reads one.
+    /// Parses a target.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let allowed = "allowed: a path or an address with http:// or https://, without blanks, in which \
                        {path} and {rest} stand for the path that was asked for and for what wildcards match";
@@ -53,24 +54,24 @@ impl Target {
         if left.contains('}') { Err(allowed.to_owned()) } else { Ok(Self { text: text.to_owned(), parts }) }
     }
 
-    /// What it is made of, in order.
+    /// The parts of the target, in order.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// Whether it says itself what the query is.
+    /// Whether the target sets the query itself.
     pub fn has_query(&self) -> bool {
         self.text.contains('?')
     }
 
-    /// Whether what wildcards match goes into it.
+    /// Whether the target contains what the wildcards match.
     pub(super) fn asks_for_rest(&self) -> bool {
         self.parts.contains(&Part::Rest)
     }
 }
 
-/// Whether what is behind a scheme has a host that is the same whatever is asked for. A path begins with a
-/// slash, and so ends it.
+/// Whether the text after a scheme has a fixed host, which does not depend on the request. A path begins
+/// with a slash, so `{path}` ends the host.
 fn names_its_host(behind: &str) -> bool {
     let end = behind.find(['/', '?', '{']).unwrap_or(behind.len());
     end > 0 && (!behind[end..].starts_with('{') || behind[end..].starts_with("{path}"))

@@ -1,4 +1,4 @@
-//! What people type, and what they are told.
+//! Tests of configuration files and command lines, and of the errors for them.
 
 use std::fs;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A directory with a root, a file in it, and `sluice.toml`, in which `{cpu}` stands for a CPU that may be
-/// used here.
+/// A directory with a root, a file in it, and `sluice.toml`. In the TOML text, `{cpu}` stands for a CPU
+/// that this process may use.
 pub(super) fn place(toml: &str) -> (TempDir, Source) {
     let cpu = sys::process::allowed_cpus().expect("CPUs")[0];
     let toml = toml.replace("{cpu}", &cpu.to_string());
@@ -271,7 +271,7 @@ fn every_key_makes_a_difference() {
     let (_dir, source) = place(EVERYTHING);
     let settings = source.load().expect("settings");
     let file = source.file.as_ref().expect("a file");
-    // Taken away alone these leave something that is wrong or means the same.
+    // Removing one of these lines alone leaves a file that is wrong or means the same.
     let cannot_go = [
         "root = ",
         "listen = ",
@@ -330,7 +330,7 @@ fn printed_settings_are_the_same_settings() {
         let (dir, source) = place(toml);
         let settings = source.load().expect("settings");
         let printed = settings.to_toml();
-        // The file lies elsewhere now: all paths that were printed are absolute.
+        // The file is now in another directory, so this checks that all printed paths are absolute.
         fs::create_dir(dir.path().join("elsewhere")).expect("a directory");
         let file = dir.path().join("elsewhere/again.toml");
         fs::write(&file, &printed).expect("a file");
@@ -354,7 +354,7 @@ fn the_command_line_wins() {
     assert!(!settings.files.listing);
 }
 
-/// A file called `none` of 62 MB was there after 26 seconds.
+/// Without this check, a log file called `none` grew to 62 MB in 26 seconds.
 #[test]
 fn other_servers_words_are_no_files() {
     for (word, target) in
@@ -403,7 +403,7 @@ fn options_are_blamed_by_name() {
         told(&[("root", &["/nowhere/at/all"])]),
         "DIR '/nowhere/at/all': cannot serve /nowhere/at/all: No such file or directory (os error 2)"
     );
-    // A word that is wrong in a list is blamed alone.
+    // A list with one wrong word reports that word alone.
     assert!(
         told(&[("listen", &["127.0.0.1:0", "example.org:80"])])
             .starts_with("--listen 'example.org:80': not an IP")
@@ -437,7 +437,7 @@ fn a_listing_shows_no_more_names_than_are_read() {
     }
 }
 
-/// Files that are wrong in one way each, and what must be in what is told, after the place.
+/// Files with one error each, and the text that the message must contain, after the place.
 const WRONG: &[(&str, &str)] = &[
     ("lisen = '127.0.0.1:80'", "1:1: lisen: unknown key, did you mean listen?"),
     ("[limits]\nbodies = 1", "2:1: limits.bodies: unknown key; allowed: body, header_count, "),
@@ -684,7 +684,7 @@ proptest! {
         let _ = load(&text);
     }
 
-    /// Right and wrong values at right and wrong keys, which random text hardly ever hits.
+    /// Right and wrong values at right and wrong keys. Random text alone would rarely produce them.
     #[test]
     fn random_toml_never_panics_and_prints_what_it_means(
         lines in prop::collection::vec((key(), value()), 0..8)

@@ -1,7 +1,8 @@
-//! What was typed: the TOML file and the command line as one tree of values, each of which knows its place.
+//! What the operator typed: the TOML file and the command line as one tree of values. Each value knows
+//! its place.
 //!
-//! Nothing is understood here yet. An option of the command line is the key of the same name at the top of
-//! the file, and replaces it.
+//! Nothing is interpreted here. A command line option is the key of the same name at the top of the file,
+//! and replaces that key.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,18 +13,18 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::{Place, Problem};
 
-/// Longest value repeated in an error, in characters.
+/// Longest value that an error repeats, in characters.
 const SHOWN: usize = 60;
 
-/// What was typed on the command line: keys of the file's top, each with its values as text.
+/// The command line's options: keys of the file's top, each with its values as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandLine {
     options: Vec<(&'static str, Vec<String>)>,
 }
 
 impl CommandLine {
-    /// Notes an option that was given (`values` is not empty) by its key in the file, such as `accept_limit`
-    /// for `--accept-limit`.
+    /// Adds an option that was given (`values` is not empty), under its key in the file, such as
+    /// `accept_limit` for `--accept-limit`.
     pub fn set(&mut self, key: &'static str, values: Vec<String>) {
         if !values.is_empty() {
             self.options.push((key, values));
@@ -41,14 +42,14 @@ pub(super) struct Entry {
     pub(super) item: Item,
 }
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Debug)]
 pub(super) struct Item {
-    /// The key that it belongs to, with its tables (`limits.body`).
+    /// The key of this value, with its tables (`limits.body`).
     pub(super) key: String,
     pub(super) value: Value,
     pub(super) place: Place,
-    /// The value as it was typed, for errors.
+    /// The value as it was typed, for error messages.
     pub(super) typed: String,
 }
 
@@ -59,7 +60,7 @@ impl Item {
         Problem { place, key, typed, what: what.into() }
     }
 
-    /// A problem with a key of this table, which need not have been typed.
+    /// A problem with a key of this table. The key need not have been typed.
     pub(super) fn problem_of(&self, key: &str, what: impl Into<String>) -> Problem {
         match &self.value {
             Value::Table(table) if table.contains_key(key) => table[key].item.problem(what),
@@ -67,8 +68,8 @@ impl Item {
         }
     }
 
-    /// Makes absolute a path that was typed here: in the file it starts from the file's directory, on the
-    /// command line from the current one.
+    /// Makes a typed path absolute. In the file, paths start from the file's directory. On the command
+    /// line, they start from the current directory.
     pub(super) fn absolute(&self, path: &str) -> Result<PathBuf, String> {
         if path.is_empty() || path.contains('\0') {
             return Err("must be a path: not empty, without NUL".to_owned());
@@ -101,13 +102,13 @@ pub(super) fn of_key<'a>(item: &'a Item, key: &str) -> &'a Item {
     }
 }
 
-/// An item of a list by its number; one alone needs no brackets.
+/// An item of a list, by its number. A single item needs no brackets.
 pub(super) fn nth<'a>(table: &'a Table, list: &str, number: usize) -> Option<&'a Item> {
     let item = &table.get(list)?.item;
     if let Value::List(items) = &item.value { items.get(number) } else { Some(item) }
 }
 
-/// A site's item, and its table; those of the top without a number.
+/// The table of a site. Without a number, the top of the file.
 pub(super) fn of_site(typed: &Table, number: Option<usize>) -> Option<&Table> {
     match number {
         None => Some(typed),
@@ -118,7 +119,7 @@ pub(super) fn of_site(typed: &Table, number: Option<usize>) -> Option<&Table> {
     }
 }
 
-/// Reads the text of the file `path`, then lays the command line over it.
+/// Parses the text of the file `path`, then lays the command line over it.
 pub(super) fn read(path: &Path, text: &str, command_line: &CommandLine) -> Result<Table, Vec<Problem>> {
     let file = File::new(path, text);
     let (document, errors) = DeTable::parse_recoverable(text);
@@ -132,7 +133,7 @@ pub(super) fn read(path: &Path, text: &str, command_line: &CommandLine) -> Resul
     Ok(table)
 }
 
-/// The option that stands for a key; the directory is an argument without a name.
+/// The option for a key. The directory is an argument without a name.
 fn option_name(key: &str) -> String {
     match key {
         "root" => "DIR".to_owned(),
@@ -157,13 +158,13 @@ fn entry_of_option(key: &str, values: &[String]) -> Entry {
 struct File<'a> {
     path: &'a Path,
     text: &'a str,
-    /// Where lines begin.
+    /// The position of each line's first byte.
     lines: Vec<usize>,
-    /// How many characters stand before each block of bytes.
+    /// How many characters precede each block of bytes.
     characters: Vec<usize>,
 }
 
-/// Bytes of a block: as many are counted to find a column, however long the line is.
+/// Bytes in a block. Finding a column counts at most this many bytes, however long the line is.
 const BLOCK: usize = 256;
 
 impl<'a> File<'a> {
@@ -181,7 +182,7 @@ impl<'a> File<'a> {
         }
     }
 
-    /// The table of that name.
+    /// Converts a TOML table; `name` is its name.
     fn table(&self, name: &str, table: DeTable<'_>) -> Table {
         let entry = |(key, value): (Spanned<Cow<'_, str>>, _)| {
             let key_place = self.place(key.span().start);
@@ -230,12 +231,12 @@ impl<'a> File<'a> {
     }
 }
 
-/// How many characters of UTF-8 begin in these bytes.
+/// How many UTF-8 characters begin in these bytes.
 fn characters(bytes: &[u8]) -> usize {
     bytes.iter().filter(|byte| **byte & 0xC0 != 0x80).count()
 }
 
-/// The first line, cut where it gets too long.
+/// The first line, shortened if it is too long.
 fn shortened(typed: &str) -> String {
     let line = typed.lines().next().unwrap_or_default();
     match line.char_indices().nth(SHOWN) {

@@ -1,4 +1,5 @@
-//! Kinds of values: how each is read from what was typed, or else what is allowed, and how it is written.
+//! Kinds of values: each reads a typed value, says what is allowed if it is wrong, and writes a value as
+//! TOML.
 
 use std::fmt::{Display, Write as _};
 use std::num::NonZeroU32;
@@ -14,11 +15,11 @@ use super::settings::AcceptLimit;
 use super::typed::{Item, Value};
 use crate::plain::is_plain;
 
-/// A kind of values.
+/// A kind of value.
 pub(super) struct Kind<T> {
     /// The value in TOML.
     pub(super) write: Box<dyn Fn(&T) -> String>,
-    /// The value of what was typed, or what is wrong with that.
+    /// Converts what was typed into a value, or says what is wrong.
     pub(super) read: Box<Read<T>>,
 }
 
@@ -33,7 +34,7 @@ impl<T> Kind<T> {
     }
 }
 
-/// Text as TOML has it, with escapes for what could mislead whoever reads it.
+/// Text as a TOML string, with escapes for characters that could mislead a reader.
 pub(super) fn quoted(text: &str) -> String {
     if text.chars().all(is_plain) {
         return toml::Value::String(text.to_owned()).to_string();
@@ -54,7 +55,7 @@ pub(super) fn quoted_path(path: &Path) -> String {
     quoted(&path.display().to_string())
 }
 
-/// A key that is the operator's own, in quotes if it needs them, and its text.
+/// A key that the operator chose, quoted if necessary, and its text.
 pub(super) fn pair(key: &str, text: &str) -> String {
     let bare = key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     let key = if bare && !key.is_empty() { key.to_owned() } else { quoted(key) };
@@ -69,7 +70,7 @@ pub(super) fn text(item: &Item) -> Result<String, String> {
     }
 }
 
-/// Text that is right by `is_right`.
+/// Text that `is_right` accepts.
 fn text_if(is_right: impl Fn(&str) -> bool + 'static, allowed: &'static str) -> Kind<String> {
     let read = move |item: &Item| {
         let text = text(item)?;
@@ -119,7 +120,7 @@ pub(super) fn up_to<T: TryFrom<NonZeroU32> + Display + 'static>(most: u32) -> Ki
     })
 }
 
-/// A size in bytes within bounds. Below a kibibyte a number is written, which is bytes.
+/// A size in bytes within bounds. Below one kibibyte, it is written as a plain number of bytes.
 pub(super) fn size<T: TryFrom<u64> + Into<u64> + Copy>(range: RangeInclusive<u64>) -> Kind<T> {
     let write = |bytes: &T| {
         let size = units::print_size((*bytes).into());
@@ -139,7 +140,7 @@ pub(super) fn size<T: TryFrom<u64> + Into<u64> + Copy>(range: RangeInclusive<u64
     })
 }
 
-/// A time within bounds, of whole milliseconds: timers count those.
+/// A time within bounds, in whole milliseconds, because timers count milliseconds.
 pub(super) fn time(range: RangeInclusive<Duration>) -> Kind<Duration> {
     Kind::new(
         |time| quoted(&units::print_time(*time)),
@@ -176,7 +177,7 @@ pub(super) fn cpus() -> Kind<Vec<usize>> {
     )
 }
 
-/// A network whose proxies are believed, or Unix sockets.
+/// A network whose proxies are trusted, or Unix sockets.
 pub(super) fn trusted_proxy() -> Kind<TrustedProxy> {
     Kind::new(
         |proxy: &TrustedProxy| quoted(&proxy.to_string()),
@@ -196,7 +197,7 @@ pub(super) fn path() -> Kind<PathBuf> {
     Kind::new(|path: &PathBuf| quoted_path(path), |item| item.absolute(&text(item)?))
 }
 
-/// `off`, or a value of that kind.
+/// `off`, or a value of the given kind.
 pub(super) fn unless_off<T: 'static>(kind: Kind<T>) -> Kind<Option<T>> {
     let Kind { write, read } = kind;
     let write = move |value: &Option<T>| value.as_ref().map_or_else(|| quoted("off"), &write);
@@ -206,12 +207,12 @@ pub(super) fn unless_off<T: 'static>(kind: Kind<T>) -> Kind<Option<T>> {
     })
 }
 
-/// All addresses that a text stands for.
+/// All addresses that this text stands for.
 pub(super) fn addresses(item: &Item) -> Result<Vec<ListenAddress>, String> {
     ListenAddress::parse_all(&text(item)?, |path| item.absolute(path))
 }
 
-/// Of these the first.
+/// The first of the [`addresses`] that the text stands for.
 pub(super) fn address() -> Kind<ListenAddress> {
     Kind::new(
         |address: &ListenAddress| quoted(&address.to_string()),
@@ -233,7 +234,7 @@ pub(super) fn accept_limit() -> Kind<AcceptLimit> {
     })
 }
 
-/// A name of the system's user or group database.
+/// A name in the system's user or group database.
 pub(super) fn account() -> Kind<String> {
     let usual = |c: char| c.is_ascii_alphanumeric() || "_-.$".contains(c);
     let is_right = move |name: &str| !name.is_empty() && name.chars().all(usual) && !name.starts_with('-');
@@ -249,7 +250,7 @@ pub(super) fn charset() -> Kind<String> {
     text_if(is_token, "a name such as \"utf-8\"")
 }
 
-/// Permission bits, in the notation of chmod(1).
+/// Permission bits in the notation of chmod(1).
 pub(super) fn mode() -> Kind<u32> {
     Kind::new(
         |mode| quoted(&format!("0{mode:03o}")),
@@ -265,7 +266,7 @@ pub(super) fn mode() -> Kind<u32> {
     )
 }
 
-/// A status, and the file that goes with it as an error's page.
+/// A status, and the file that is its error page.
 pub(super) fn error_page(root: &Path, status: &str, item: &Item) -> Result<(u16, String), String> {
     let status = units::parse_number(status).filter(|status| (400..=599).contains(status));
     let status = status.ok_or("the key must be a status; allowed: 400 to 599")?;
@@ -277,7 +278,7 @@ pub(super) fn error_page(root: &Path, status: &str, item: &Item) -> Result<(u16,
     Ok((status as u16, page))
 }
 
-/// The path of a file from the root, with the slash that it begins with.
+/// The path of a file relative to the root. The text must begin with a slash.
 pub(super) fn path_from_root(item: &Item) -> Result<String, String> {
     let path = text(item)?;
     let inside = path.strip_prefix('/').ok_or("allowed: a path from the root, beginning with /")?;
@@ -287,12 +288,12 @@ pub(super) fn path_from_root(item: &Item) -> Result<String, String> {
     Ok(path)
 }
 
-/// RFC 9110 section 5.6.2.
+/// Whether the text is a token (RFC 9110 section 5.6.2).
 pub(super) fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
 }
 
-/// A host, or all below one.
+/// A host, or all hosts below one.
 pub(super) fn host() -> Kind<HostPattern> {
     const ALLOWED: &str = "allowed: a host without a port, such as \"example.org\" or \"[::1]\", or all \
                            below one, \"*.example.org\"";

@@ -1,17 +1,17 @@
-//! What an application is called with that is to answer in place of a file.
+//! The call of an application that answers instead of a file.
 
 use std::sync::Arc;
 
 use super::numbers::SiteNumber;
 
-/// A request for an application, in the words of RFC 3875 section 4.1. Paths are decoded.
+/// A request to an application, in the terms of RFC 3875 section 4.1. Paths are decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The site that is asked, whose pages tell of errors.
+    /// The site of the request. Its error pages are used.
     pub site: SiteNumber,
-    /// The name of the pool that the application is in.
+    /// The name of the application's pool.
     pub pool: Arc<str>,
-    /// `SCRIPT_FILENAME`: the file of the script or program, absolute.
+    /// `SCRIPT_FILENAME`: the absolute path of the script or program.
     pub file: Box<[u8]>,
     /// `SCRIPT_NAME`: the part of the path that leads to it.
     pub name: Box<[u8]>,

@@ -1,7 +1,9 @@
-//! Replies that an application has put together from bytes of its own and files that it names among them
-//! (`X-ZeroCopy`). The files are looked up as those are that are [named](super::named) in place of a whole
-//! reply, all of them before anything is sent: so its length is known, and what is missing is an error like
-//! any other. Conditions and ranges are the application's affair, as of whatever it makes.
+//! Replies that an application composes from its own bytes and files that it names among them
+//! (`X-ZeroCopy`). The files are looked up like those that are [named](super::named) instead of a whole
+//! reply.
+//!
+//! All lookups come before anything is sent. So the length is known, and a missing file is an error like
+//! any other. Conditions and ranges are the application's business, as in anything it generates.
 
 use std::ops::Range;
 
@@ -18,44 +20,44 @@ use super::prefetch::Prefetched;
 use super::request::{Asking, Request};
 use super::table::Pin;
 
-/// A reply that has been put together.
+/// A composed reply.
 #[derive(Debug)]
 pub struct Composed {
-    /// The site that the client has asked, whose pages tell of errors.
+    /// The site of the client's request. Its error pages are used.
     pub asked: SiteNumber,
-    /// The application's status, and its phrase for that, if it has one.
+    /// The application's status.
     pub status: Status,
-    /// See there.
+    /// The application's reason phrase, if it sent one.
     pub reason: Option<Box<[u8]>>,
-    /// Lines of the application's head, each with its end.
+    /// Lines of the application's head, each with its line end.
     pub lines: Vec<u8>,
-    /// What it said of the body, and what that consists of.
+    /// The body that the application sent.
     pub body: Vec<u8>,
-    /// See [`body`](Self::body).
+    /// The parts of the composed body.
     pub parts: Vec<Part>,
-    /// Whether these are all: whoever is asked for the head alone may leave the body out.
+    /// Whether the parts are the whole body. An application may leave the body out of its reply to HEAD.
     pub is_whole: bool,
 }
 
 /// A part of a reply's body.
 #[derive(Debug)]
 pub enum Part {
-    /// These bytes of what the application said.
+    /// A range of bytes of the body that the application sent.
     Bytes(Range<usize>),
     /// A part of a file.
     File {
-        /// The directory, by its number among all sites, and the path below that.
+        /// The directory, by its number among all sites.
         directory: SiteNumber,
-        /// See there.
+        /// The path below the directory.
         path: Box<[u8]>,
-        /// Bytes in front of it.
+        /// Bytes to skip at the beginning of the file.
         from: u64,
-        /// Bytes of it, if not all that follow.
+        /// Bytes of the file to send, if not all that follow.
         count: Option<u64>,
     },
 }
 
-/// A part that is there.
+/// A part that was found.
 enum Found<'a> {
     Bytes(&'a [u8]),
     /// A range of a pinned file, by offset and length.
@@ -63,11 +65,11 @@ enum Found<'a> {
 }
 
 impl Content {
-    /// Decides the reply that was put together so, or an error in its place.
+    /// Decides the composed reply, or an error reply.
     ///
     /// # Errors
     ///
-    /// A lookup that must be had first, as of [`answer`](Self::answer).
+    /// A lookup must come first, as for [`answer`](Self::answer).
     pub fn answer_with_parts(
         &mut self,
         composed: &Composed,
@@ -114,7 +116,7 @@ impl Content {
         };
         let asking = Asking { site: directory, ..asking };
         let mut found = self.find(path, asking)?;
-        // What is meant of it is what the application has seen, and not what was there a while ago.
+        // The application means the file as it is now, not as it was when the table opened it.
         if let Resolved::Entry(place) = found
             && asking.prefetched.and_then(|had| had.find(path.bytes(), asking.plain())).is_none()
             && !self.is_intact(place)
@@ -126,7 +128,7 @@ impl Content {
         let behind = self.table.entry(place).size().checked_sub(from);
         match behind.filter(|behind| count.is_none_or(|count| count <= *behind)) {
             Some(behind) => Ok(Found::File(self.table.pin(place), from, count.unwrap_or(behind))),
-            // It is shorter than the application says.
+            // The file is shorter than the application says.
             None => Err(Obstacle::Refused(Status::BAD_GATEWAY)),
         }
     }

@@ -1,4 +1,4 @@
-//! Why content has no answer of its own: what must be done first, or instead.
+//! Why content cannot answer a request itself: what must be done first, or instead.
 
 use http1::Sheet;
 
@@ -9,9 +9,9 @@ use super::table::Pin;
 /// Why a request has no answer yet.
 #[derive(Debug)]
 pub enum Detour {
-    /// This must be looked up first, for which there is no patience.
+    /// This must be looked up first, and the caller's patience does not allow it.
     Lookup(Box<Lookup<'static>>),
-    /// An application is to answer. With what the plan would have been written on.
+    /// An application must answer. Holds the sheet for the plan.
     Call(Box<Call>, Sheet<Pin>),
 }
 

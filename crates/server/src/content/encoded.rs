@@ -1,38 +1,38 @@
-//! Paths that name no file, and may be meant for an application even so: those in which a name begins with a
-//! dot, and those in which a slash is encoded (`%2F`), for the routes that take them.
+//! Paths that name no file, but may be meant for an application. In these paths a name begins with a dot,
+//! or a slash is encoded (`%2F`) and a route takes that.
 //!
-//! What stands behind a script is the application's, and so is all of a path that a program answers: clients
-//! have names there such as `.DS_Store`. Only the names up to the script are looked up, and may not begin
-//! with a dot.
+//! The part of a path after a script belongs to the application, and so does all of a path that a program
+//! answers. Clients use names there such as `.DS_Store`. Only the names up to the script are looked up,
+//! and these may not begin with a dot.
 //!
-//! An encoded slash stands for itself within a name (RFC 3986 section 2.2), as in npm's `/@scope%2fname`. No
-//! file has such a name, so none is looked up by it: not the script either, which has to stand in front. An
-//! application is told the target as it was sent, and makes of the slash what it likes. So the path is
-//! refused whenever it would be with a plain slash there, or with the three characters as they stand.
+//! An encoded slash is part of a name (RFC 3986 section 2.2), as in npm's `/@scope%2fname`. No file has
+//! such a name, so no file is looked up by it, and the script must come before it. An application gets
+//! the target as it was sent, and may read the slash either way. So the path is refused if it would be
+//! refused with a plain slash there, or with the three characters as text.
 
 use super::numbers::Elsewhere;
 use super::path::{self, Path, Refusal};
 use super::routes::{Action, Routes};
 use super::scripts::script_length;
 
-/// A path that may have encoded slashes, decoded in both ways.
+/// A path that may have encoded slashes, decoded both ways.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Encoded {
-    /// As if they were plain.
+    /// With the encoded slashes as plain slashes.
     pub(super) path: Vec<u8>,
-    /// As the text that they are.
+    /// With the encoded slashes as text.
     as_text: Vec<u8>,
-    /// How much of the path is in front of the first, if there is one.
+    /// Length of the decoded path before the first encoded slash, if there is one.
     before: Option<usize>,
 }
 
-/// What is done with such a path.
+/// What to do with such a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Takes<'a> {
     Elsewhere(Elsewhere),
-    /// The script at its beginning is run.
+    /// Run the script at its beginning.
     Script(&'a [u8]),
-    /// The route's fallback is sent or run.
+    /// Send or run the route's fallback.
     Fallback,
 }
 
@@ -41,8 +41,8 @@ impl Encoded {
     ///
     /// # Errors
     ///
-    /// It can't be, or has encoded slashes and dot segments: applications differ in what they do first, to
-    /// decode the slashes or to resolve these.
+    /// The path cannot be decoded. Or it has both encoded slashes and dot segments: some applications
+    /// decode the slashes first, others resolve the segments first.
     pub(super) fn read(raw: &[u8]) -> Result<Self, Refusal> {
         let plain = replace(raw, b"/");
         let first = encoded_slashes(raw).next();
@@ -66,14 +66,14 @@ impl Encoded {
         })
     }
 
-    /// Whether one of the names begins with a dot, however its slashes are read.
+    /// Whether any name begins with a dot, however the slashes are read.
     pub(super) fn is_hidden(&self) -> bool {
         path::is_some_hidden(&self.path) || path::is_some_hidden(&self.as_text)
     }
 }
 
 impl Routes {
-    /// Whether one may take paths that are not served for this reason.
+    /// Whether any route may take paths that are refused as files for this reason.
     pub(super) fn may_take(&self, refusal: Refusal) -> bool {
         match refusal {
             Refusal::EncodedSlash => self.take_encoded_slashes,
@@ -82,11 +82,11 @@ impl Routes {
         }
     }
 
-    /// What is done with a path that is not served for this reason.
+    /// What to do with a path that is refused as a file for this reason.
     ///
     /// # Errors
     ///
-    /// Why it is the name of nothing.
+    /// Why the path is refused.
     pub(super) fn take<'a>(
         &self,
         encoded: &'a Encoded,
@@ -124,13 +124,13 @@ impl Routes {
     }
 }
 
-/// Where in a path slashes are encoded.
+/// Positions of encoded slashes in a path.
 fn encoded_slashes(raw: &[u8]) -> impl Iterator<Item = usize> {
     let is_one = |(_, escape): &(usize, &[u8])| escape.eq_ignore_ascii_case(b"%2F");
     raw.windows(3).enumerate().filter(is_one).map(|(at, _)| at)
 }
 
-/// The path with something else in their place.
+/// The path with its encoded slashes replaced.
 fn replace(raw: &[u8], with: &[u8]) -> Vec<u8> {
     let (mut replaced, mut end) = (Vec::new(), 0);
     for at in encoded_slashes(raw) {
@@ -177,7 +177,7 @@ mod tests {
             ("/a%2F.git", true),
             ("/.git%2Fa", true),
             ("/.well-known%2Fa/.b", true),
-            // As text it is another name.
+            // Read as text, the first name is another one.
             ("/.well-known%2Fa", true),
             ("/.well-known/a%2Fb", false),
             ("/a%2Fb", false),

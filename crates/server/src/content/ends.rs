@@ -1,15 +1,15 @@
-//! Telling a file that has only grown, as a log does, from one that was written anew and became longer.
+//! Tells a file that has only grown, as a log does, from one that was rewritten and became longer.
 //!
-//! What was promised of a log is still there when something is appended while it is sent. But neither times
-//! nor size say which bytes were written. So what a file begins and ends with is remembered when it is
-//! opened, and a file that has grown meanwhile is believed to have done nothing else if it still has both. A
-//! header that is brought up to date, as databases and recordings have one, shows in the first; whatever is
-//! written anew shows in the last.
+//! When something is appended to a log while it is sent, the promised bytes are still there. But neither
+//! times nor size say which bytes were written. So the server remembers the beginning and the end of a
+//! file when it opens the file. If a file has grown meanwhile and still has both, the server assumes that
+//! it has done nothing else. An updated header, as databases and recordings have, shows in the beginning.
+//! Rewritten content shows in the end.
 //!
-//! Nobody waits for a disk for this: what was written lately is in memory, and so is the end of a file that
-//! is appended to. For the same reason nothing is remembered of a file that has been left alone for a while.
-//! A file system that cannot tell what is in memory is read as it is: tmpfs, where all is, and those of
-//! networks, on which opening the file has waited as well.
+//! No worker waits for a disk for this. Bytes written recently are in memory, and so is the end of a file
+//! that is appended to. For the same reason the server remembers nothing of a file that was not changed
+//! for a while. Some file systems cannot say what is in memory; they are simply read. These are tmpfs,
+//! where everything is in memory, and network file systems, where opening the file has waited as well.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::io;
@@ -18,16 +18,16 @@ use std::time::{Duration, Instant};
 
 use sys::file::FileStat;
 
-/// Bytes that are remembered at either end, by their hash.
+/// Bytes that are remembered at each end, as their hash.
 const LEN: usize = 1 << 10;
 
-/// For how long a file counts as one that may be appended to, in seconds.
+/// How long after a change a file counts as one that may be appended to, in seconds.
 const RECENT_SECS: u64 = 60 * 60;
 
-/// How often a file that is written to just now is looked at again.
+/// How often to try again with a file that is being written to.
 const ATTEMPTS: u32 = 10;
 
-/// For how long a file that has changed is looked at, until it is longer.
+/// How long to wait for a file that has changed to become longer.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// The hashes of the first and the last bytes of a file; 0: not known.
@@ -38,8 +38,8 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    /// Those of a file that has just been opened and was `stat`, if it was written to lately. That may go on
-    /// meanwhile: they are of what `stat` is then.
+    /// The ends of a file that has just been opened and was `stat`, if it was written to recently. The
+    /// file may change meanwhile: then `stat` is updated, and the ends belong to the new `stat`.
     pub(super) fn of(file: impl AsFd, stat: &mut FileStat, unix_secs: u64) -> io::Result<Self> {
         let since = i64::try_from(unix_secs).unwrap_or(i64::MAX).saturating_sub(stat.mtime.secs);
         if since > RECENT_SECS as i64 {
@@ -55,7 +55,7 @@ impl Ends {
         Ok(Self::default())
     }
 
-    /// Whether a file that had them, and has changed since, is longer now and nothing else.
+    /// Whether a file that had these ends, and has changed since, has only become longer.
     pub(super) fn has_only_grown(self, file: impl AsFd, before: &FileStat) -> bool {
         if self.last == 0 || !is_longer(&file, before.size) {
             return false;
@@ -80,9 +80,9 @@ impl Ends {
     }
 }
 
-/// Whether a file that has changed is longer than it was. The kernel stamps a file before it appends to it,
-/// so that one in the midst of that has another time and the same size, which takes some microseconds. Nobody
-/// waits longer for it than a moment.
+/// Whether a file that has changed is longer than it was. The kernel sets a file's time before it appends
+/// to the file. So during an append, for some microseconds, the time is new and the size old. This waits
+/// for that, but only for a moment.
 fn is_longer(file: impl AsFd, than: u64) -> bool {
     let began = Instant::now();
     loop {

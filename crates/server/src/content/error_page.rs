@@ -1,8 +1,10 @@
-//! The bodies of error replies: pages of the operator's from the document root, or else a line of our own.
+//! The bodies of error replies: the operator's pages from the document root, or else a short default
+//! page.
 //!
-//! An operator's page is a file like any other, in the open-file table, but it is sent with the error's
-//! status and without anything that would make it a representation of what was asked for: validators, ranges,
-//! coding. The rules' header fields that go with it are those of what was asked for, and of the page's type.
+//! An operator's page is a file like any other in the open-file table. But it is sent with the error's
+//! status, and without anything that would make it a representation of the requested file: validators,
+//! ranges, coding. The header fields of the rules that go with it are those for the requested path and
+//! the page's type.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -27,7 +29,7 @@ use crate::config::FileSettings;
 pub(super) struct ErrorPages {
     /// Paths from the root, by status.
     paths: BTreeMap<u16, Vec<u8>>,
-    /// It was said that one of them can't be had, which would be said for every error otherwise.
+    /// Whether a page that cannot be sent was already logged. Otherwise every error would log it.
     complained: bool,
 }
 
@@ -40,12 +42,12 @@ impl ErrorPages {
 }
 
 impl Content {
-    /// The reply that carries an error of a site, also one that was found before there was a request (then of
-    /// the default site, and without the path of one).
+    /// The reply for an error of a site. If the error came before there was a request, it is of the
+    /// default site, and there is no path.
     ///
     /// # Errors
     ///
-    /// As of [`answer`](Self::answer).
+    /// As for [`answer`](Self::answer).
     pub fn error(
         &mut self,
         (site, status, raw_path): (SiteNumber, Status, Option<&[u8]>),
@@ -59,7 +61,7 @@ impl Content {
         let page = self.find_error_page(status, Asking::new(site, now, (prefetched, patience)));
         let plan = page.map(|page| {
             let mut plan = Plan::new(sheet, status, terms, stamp);
-            // Here it is a pool that does not take the method.
+            // Here a pool does not take the method.
             if status == Status::METHOD_NOT_ALLOWED {
                 plan.field("Allow", ALLOW_BY_POOLS);
             }
@@ -69,7 +71,8 @@ impl Content {
         plan
     }
 
-    /// Completes an error with this page. `raw_path` is the path of the request, if it has been read.
+    /// Completes an error reply with this page. `raw_path` is the path of the request, if it has been
+    /// read.
     pub(super) fn error_with(
         &mut self,
         mut plan: Plan<Pin>,
@@ -107,7 +110,7 @@ impl Content {
         Ok(None)
     }
 
-    /// Completes a reply with a page that says its status.
+    /// Completes a reply with a page that shows its status.
     pub(super) fn default_page(&self, plan: &mut Plan<Pin>, site: SiteNumber, raw_path: Option<&[u8]>) {
         const HTML: &str = "text/html; charset=utf-8";
         self.add_fields(plan, site, raw_path, Some(HTML));
@@ -116,10 +119,10 @@ impl Content {
         plan.text(HTML, &page[..len]);
     }
 
-    /// Sends length, type and body of an entry.
+    /// Sends length, type, coding and body of an entry.
     fn custom_page(&mut self, plan: &mut Plan<Pin>, site: SiteNumber, place: Place, raw_path: Option<&[u8]>) {
         plan.pin(self.table.pin(place));
-        // None of those that are sent here tells a time.
+        // None of the lines sent here contains a time.
         let made = self.lines(place, site, Now { ms: 0, unix_secs: 0 });
         let (entry, head) = self.table.entry_and_head(place);
         let complete = made.as_ref().map(|lines| (lines.complete(entry), &lines.bytes[..]));
@@ -139,7 +142,7 @@ impl Content {
     }
 }
 
-/// Room for the page of the longest reason phrase, twice over.
+/// Twice the room for the page of the longest reason phrase.
 const LONGEST_PAGE: usize = 768;
 
 fn write_page(status: Status, page: &mut [u8; LONGEST_PAGE]) -> usize {
@@ -158,7 +161,7 @@ fn write_page(status: Status, page: &mut [u8; LONGEST_PAGE]) -> usize {
     LONGEST_PAGE - room.len()
 }
 
-/// What its line of Content-Type says.
+/// The value of an entry's Content-Type line.
 fn media_type<'a>(entry: &Facts, head: &'a [u8]) -> &'a str {
     let line = &head[entry.marks.media_type as usize..entry.marks.coding as usize];
     let line = std::str::from_utf8(line).unwrap_or_default();

@@ -1,9 +1,9 @@
-//! Percent escapes in references that we make (RFC 3986).
+//! Percent escapes in references that the server makes (RFC 3986).
 
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, PercentEncode, percent_encode};
 
-/// What a segment of a path may not hold as it is (RFC 3986 section 3.3), and colons, which would make a
-/// scheme of what is before them.
+/// What a path segment may not contain unescaped (RFC 3986 section 3.3). Colons are added, as the text
+/// before a colon could be taken for a scheme.
 const OUTSIDE_NAMES: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -22,8 +22,8 @@ const OUTSIDE_NAMES: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'=')
     .remove(b'@');
 
-/// What no query may hold as it is (RFC 3986 section 3.4). Nothing but percent signs is added to it, so
-/// escapes stay what they are. Bytes beyond ASCII are escaped in any case.
+/// What no query may contain unescaped (RFC 3986 section 3.4). Percent signs are not escaped, so existing
+/// escapes stay as they are. Bytes beyond ASCII are always escaped.
 const OUTSIDE_QUERIES: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -39,18 +39,18 @@ const OUTSIDE_QUERIES: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// The name of a file, as it stands in a reference.
+/// The name of a file, escaped for a reference.
 pub(super) fn name(name: &[u8]) -> PercentEncode<'_> {
     percent_encode(name, OUTSIDE_NAMES)
 }
 
-/// A decoded path as it stands in a reference.
+/// A decoded path, escaped for a reference.
 pub(super) fn path(path: &[u8]) -> PercentEncode<'_> {
     const OUTSIDE_PATHS: &AsciiSet = &OUTSIDE_NAMES.remove(b'/');
     percent_encode(path, OUTSIDE_PATHS)
 }
 
-/// A query, escaped where it should have been.
+/// A query, with the escapes that it should have had.
 pub(super) fn query(query: &[u8]) -> PercentEncode<'_> {
     percent_encode(query, OUTSIDE_QUERIES)
 }

@@ -1,4 +1,5 @@
-//! How requests for a path are answered, and by which route, for people: what the server does, without one.
+//! Explains for people how the server answers requests for a path, and by which route. Needs no running
+//! server.
 
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ use super::types::Types;
 use crate::config::{FileSettings, Settings, SiteSettings};
 use crate::plain::Plain;
 
-/// Which site and which of its routes answer requests for an URL, or for a target of the default site (a path
-/// with or without a query), and how. What is below the root is looked at, if it can be.
+/// Which site and which of its routes answer requests for a URL, and how. Also takes a target of the
+/// default site (a path with or without a query). Reads the files below the root, if it can.
 pub fn explain(settings: &Settings, url: &str) -> String {
     let (authority, target) = split(url);
     let sites = settings.all_sites();
@@ -54,8 +55,8 @@ pub fn explain(settings: &Settings, url: &str) -> String {
     }
 }
 
-/// An URL's authority, which a target has none of, and the target. What looks like an URL within a target is
-/// a part of its path or query.
+/// A URL's authority, and its target. A target alone has no authority. A URL within a target is part of
+/// the target's path or query.
 fn split(url: &str) -> (&str, &str) {
     match url.split_once("://") {
         Some((scheme, behind)) if !scheme.contains(['/', '?']) => {
@@ -67,13 +68,13 @@ fn split(url: &str) -> (&str, &str) {
 
 /// How a path is answered.
 enum Explained {
-    /// With the file of that path, if it is there.
+    /// With the file at that path, if it exists.
     File(String),
     /// With something else.
     Other(String),
 }
 
-/// The header fields by which the file of a path is sent.
+/// The header fields that are sent with the file at a path.
 fn sent_as(files: &FileSettings, path: Path<'_>) -> String {
     let types = Types::new(files);
     let coding = types.stored_coding(path.bytes());
@@ -132,7 +133,7 @@ impl Routes {
         Explained::File(format!("{}: {done}", self.name(number)))
     }
 
-    /// What is done with a path that is no name of a file.
+    /// What happens with a path that is no name of a file.
     fn explain_no_name(&self, raw: &[u8], refusal: Refusal, dotfiles: bool) -> String {
         let read = if self.may_take(refusal) { Encoded::read(raw) } else { Err(refusal) };
         let taken = read.and_then(|encoded| {
@@ -142,7 +143,7 @@ impl Routes {
         taken.unwrap_or_else(|refusal| format!("{}: {}", refusal.status().0, refusal.text()))
     }
 
-    /// What is done with a path that is no name of a file, by the route that takes it.
+    /// What happens with a path that is no name of a file, by the route that takes it.
     fn explain_encoded(&self, path: &[u8], takes: &Takes<'_>) -> Option<String> {
         let fallback = self.fallback(path);
         let fallback = fallback.iter().map(|file| String::from_utf8_lossy(file)).next();
@@ -154,7 +155,7 @@ impl Routes {
         Some(format!("{}: {done}", self.name(self.number(path)?)))
     }
 
-    /// What is answered because of the route that something else has than the path itself.
+    /// The answer because of a route that applies to `what`, not to the path itself.
     fn explain_other(&self, route: Elsewhere, what: &str) -> String {
         format!("{}, which {what} has: {}", self.name(route.0), self.instead(route, b"/", None))
     }
@@ -170,7 +171,7 @@ impl Routes {
         }
     }
 
-    /// A route by its number, from 1 on.
+    /// The name of a route, numbered from 1.
     fn name(&self, number: usize) -> String {
         let path = &self.all[number].path;
         let is_none = number >= self.all.len() - NO_ROUTES.len();
@@ -178,7 +179,7 @@ impl Routes {
     }
 }
 
-/// The script that is run.
+/// Describes the script that is run.
 fn told(call: &Call) -> String {
     let [name, info] = [&call.name, &call.info].map(|part| String::from_utf8_lossy(part));
     let info = if info.is_empty() { String::new() } else { format!(" with PATH_INFO {info}") };

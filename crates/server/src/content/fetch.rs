@@ -1,33 +1,33 @@
-//! Bringing parts of a file into memory, window by window, so that sending them need not wait, and
-//! remembering for a moment which of them are.
+//! Brings parts of a file into memory, window by window, so that sending them need not wait. Remembers
+//! for a moment which windows are in memory.
 
 use std::cell::Cell;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Bytes of a window. It is what a connection sends in a turn by default: small enough that a window which
-/// was forgotten between the look at it and the sending does not stop the loop for long, and large enough
-/// that a disk is read in long runs.
+/// Bytes of a window, which is what a connection sends in a turn by default. It is small enough that the
+/// loop does not block for long if the kernel evicts a window between the check and the sending. It is
+/// large enough that the disk is read in long runs.
 const WINDOW: u64 = 256 << 10;
 
-/// A window of a file that is to be in memory.
+/// A window of a file that should be in memory.
 #[derive(Debug)]
 pub struct Fetch {
     pub(super) file: Arc<OwnedFd>,
     pub(super) device: u64,
     pub(super) inode: u64,
-    /// Its number, from 0.
+    /// Its number, starting at 0.
     pub window: u64,
 }
 
 impl Fetch {
-    /// The window that a byte lies in.
+    /// The window that contains a byte.
     #[inline]
     pub fn window_of(offset: u64) -> u64 {
         offset / WINDOW
     }
 
-    /// The first byte behind a window.
+    /// The first byte after a window.
     #[inline]
     pub fn end_of(window: u64) -> u64 {
         (window + 1) * WINDOW
@@ -38,14 +38,15 @@ impl Fetch {
         (self.device, self.inode, self.window)
     }
 
-    /// Whether a window of a file of that size can be sent without waiting for a disk, as far as can be told.
+    /// Whether a window of a file of that size can be sent without waiting for a disk, as far as the
+    /// kernel can say.
     pub fn is_needless(file: BorrowedFd<'_>, size: u64, window: u64) -> bool {
         let from = window * WINDOW;
         sys::residency::is_resident(file, from, WINDOW.min(size.saturating_sub(from)))
     }
 
-    /// Reads the window, and has the kernel begin with the next, so that the disk is not idle while this one
-    /// is sent. Failures are not told: whoever sends the bytes will meet them.
+    /// Reads the window, and makes the kernel begin with the next, so that the disk is not idle while
+    /// this one is sent. Errors are not reported, as the sending will fail with the same error.
     pub fn run(&self) {
         let from = self.window * WINDOW;
         let _ = sys::residency::will_need(&*self.file, from, 2 * WINDOW);
@@ -53,12 +54,12 @@ impl Fetch {
     }
 }
 
-/// Windows of a file that have been found in memory lately, so that the kernel is not asked about a file each
-/// time that it is sent: that takes 2 us for 100 KB.
+/// Windows of a file that were recently found in memory. So the kernel need not be asked about a file
+/// each time that the file is sent; asking takes 2 us for 100 KB.
 ///
-/// What the kernel forgets within [`LATELY_MS`] after a look is the price: the loop waits for the disk then,
-/// at most once for each window in that time. The kernel forgets first what was used longest ago, so it would
-/// have to take up new pages for all of its memory in as short a time.
+/// The price is a window that the kernel evicts within [`LATELY_MS`] after the check. The loop then waits
+/// for the disk, at most once for each window in that time. The kernel evicts what was used longest ago.
+/// So it would have to fill all of its memory with new pages in that time.
 #[derive(Debug, Default)]
 pub(super) struct Resident(Cell<Lately>);
 
@@ -69,24 +70,24 @@ struct Lately {
     until_ms: u64,
 }
 
-/// For how long a look is believed.
+/// How long the result of a check is trusted.
 const LATELY_MS: u64 = 100;
 
 impl Resident {
-    /// Takes note that a window was found in memory. Those from the 65th on, 16 MiB into the file, are not
-    /// remembered.
+    /// Records that a window was found in memory. Windows from the 65th on, 16 MiB into the file, are not
+    /// recorded.
     pub(super) fn note(&self, window: u64, now_ms: u64) {
         let Some(bit) = bit(window) else { return };
         let Lately { windows, until_ms } = self.0.get();
         self.0.set(if now_ms < until_ms {
-            // An older look bounds the time of all.
+            // The oldest check bounds the time for all windows.
             Lately { windows: windows | bit, until_ms }
         } else {
             Lately { windows: bit, until_ms: now_ms + LATELY_MS }
         });
     }
 
-    /// Whether a window was found in memory lately.
+    /// Whether a window was recently found in memory.
     pub(super) fn has(&self, window: u64, now_ms: u64) -> bool {
         let Lately { windows, until_ms } = self.0.get();
         now_ms < until_ms && bit(window).is_some_and(|bit| windows & bit != 0)

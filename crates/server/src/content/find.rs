@@ -1,5 +1,6 @@
-//! From a path to its entry: what the table has, if it was looked at lately, or else what is looked up in the
-//! file system; and of several codings the one that the client likes best.
+//! Gets the entry for a path. The table's entry is used if its file was checked recently; otherwise the
+//! file is looked up in the file system. If the file exists in several codings, the client's preferred
+//! one is chosen.
 
 use http1::coding::{self, Coding};
 use http1::{Field, Status};
@@ -14,21 +15,21 @@ use super::request::{Asking, Request};
 use super::routes::LeadsTo;
 use super::table::{Place, Variant};
 
-/// Why a path led to nothing that lies ready.
+/// Why no entry is ready for a path.
 pub(super) enum Obstacle {
-    /// It is no name yet, and has to be decoded.
+    /// The path is no name yet, and must be decoded.
     NotPlain,
     Refused(Status),
-    /// To a file whose header lines are to be made for the reply.
+    /// A file whose header lines must be made for the reply.
     Bare(Place),
-    /// It has a route that leads to no file.
+    /// A route that leads to no file.
     Elsewhere(Elsewhere),
-    /// Somebody has to look who may wait.
+    /// A caller that may wait must do this lookup.
     Lookup(Box<Lookup<'static>>),
 }
 
 impl Content {
-    /// The file to answer with, in the coding that the client likes best.
+    /// The file to answer with, in the coding that the client prefers.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
     pub(super) fn select(&mut self, path: Path<'_>, request: &Request<'_>) -> Result<Resolved, Obstacle> {
@@ -45,7 +46,7 @@ impl Content {
         }
     }
 
-    /// Another one than that, which is not what it was.
+    /// Selects again, after the file of that entry has turned out to be changed.
     #[cold]
     pub(super) fn select_anew(
         &mut self,
@@ -57,13 +58,13 @@ impl Content {
         self.select(path, request)
     }
 
-    /// The file that a path names, from the table if it is there and was looked at lately.
+    /// The file that a path names. The table's entry is used if it was checked recently.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
     pub(super) fn find(&mut self, path: Path<'_>, asking: Asking<'_>) -> Result<Resolved, Obstacle> {
         match self.table.find(path.bytes(), asking.plain()) {
             Some(place) if asking.now.ms < self.table.entry(place).trusted_until_ms => {
-                // A request that is answered again has been counted.
+                // A request that is answered again was counted the first time.
                 self.table.counts().hits += u64::from(asking.prefetched.is_none());
                 Ok(Resolved::Entry(place))
             }
@@ -72,8 +73,8 @@ impl Content {
         }
     }
 
-    /// What a directory is answered with that may be listed: its index file, or the form of its listing that
-    /// is asked for.
+    /// What to answer for a directory that may be listed: its index file, or its listing in the requested
+    /// form.
     #[cold]
     fn find_directory(&mut self, path: Path<'_>, request: &Request<'_>) -> Result<Resolved, Obstacle> {
         if !path.is_plain() {
@@ -97,7 +98,7 @@ impl Content {
         self.find(Path::known(&name), asking)
     }
 
-    /// What a path leads to that the table does not have as it is now.
+    /// What a path leads to if the table has no current entry for it.
     #[cold]
     fn find_anew(&mut self, path: Path<'_>, asking: Asking<'_>) -> Result<Resolved, Obstacle> {
         match self.site(asking).routes.leads_to(path.bytes(), asking.as_owner) {
@@ -106,12 +107,13 @@ impl Content {
         }
     }
 
-    /// The same request, as the site's owner asks for what the settings name: its routes are about clients.
+    /// The same request, made by the site's owner for a file that the settings name. Routes refuse only
+    /// clients.
     pub(super) fn as_owner<'a>(&self, asking: Asking<'a>) -> Asking<'a> {
         Asking { as_owner: self.site(asking).routes.are_some(), ..asking }
     }
 
-    /// Looks a file up where it should be, if that has not been done for this request.
+    /// Looks a file up in the file system, unless that has been done for this request.
     #[cold]
     pub(super) fn look_up(
         &mut self,
@@ -127,16 +129,17 @@ impl Content {
             return found.map_err(Obstacle::Refused);
         }
         if asking.prefetched.is_some_and(|had| had.is_given_up) {
-            // Where nobody can look, what the table has is as good as it was.
+            // If no lookup is possible, the table's old entry is still the best answer.
             let held = self.table.find(&lookup.path, lookup.variant());
             return held.map(Resolved::Entry).ok_or(Obstacle::Refused(Status::SERVICE_UNAVAILABLE));
         }
-        // Not while a file is at hand whose sibling is looked for.
+        // Not while the request holds a file whose sibling is looked up.
         if lookup.sibling.is_none() {
             self.leave_old_root(asking);
         }
         let mut held = self.table.find(&lookup.path, lookup.variant());
-        // Others may be about to look at the very file: one does, and the others see what it has found.
+        // Other workers may be about to check the same file. Then one does, and the others see its
+        // result.
         let claim = held.and_then(|place| self.table.claim(place));
         if claim.is_some() {
             held = self.table.find(&lookup.path, lookup.variant());
@@ -163,9 +166,9 @@ impl Content {
         }
     }
 
-    /// When a site's root has become another directory, drops what was found below the one before: files that
-    /// nobody can ask for any more would stay open for long. It is out of date; what others have found below
-    /// the new one is not.
+    /// When a site's root has become another directory, drops the entries from the old root. No client
+    /// can request those files any more, and they would stay open for long. They are outdated; what other
+    /// workers have found below the new root is not.
     fn leave_old_root(&mut self, asking: Asking<'_>) {
         let changes = self.resolvers.of(asking.site).loader.root.changes();
         let known = &mut self.sites[usize::from(asking.site)].root_changes;
@@ -174,7 +177,7 @@ impl Content {
         }
     }
 
-    /// The coded form of a file that the client likes best, or the file itself.
+    /// The coded form of a file that the client prefers, or the file itself.
     fn negotiate(
         &mut self,
         place: Place,
@@ -209,7 +212,7 @@ impl Content {
         let entry = self.table.entry(original);
         let original_facts = Original { coding, stat: entry.stat, index: entry.index };
         let lookup = asking.lookup(path.bytes(), Some(original_facts));
-        // The original must not make room for its own sibling.
+        // The original must not be evicted to make room for its own sibling.
         let pin = self.table.pin(original);
         let sibling = self.look_up(lookup, asking);
         self.table.unpin(pin);
@@ -220,7 +223,7 @@ impl Content {
         }
     }
 
-    /// Takes in what a lookup has found. `None`: look up again, as the lookup then says.
+    /// Puts the result of a lookup into the table. `None`: look up again, with the changed `lookup`.
     pub fn admit(&mut self, lookup: &mut Lookup<'_>, result: LookupResult) -> Option<Admitted> {
         let (path, variant) = (&*lookup.path, lookup.variant());
         let found = match result {
@@ -229,7 +232,7 @@ impl Content {
                     self.table.trust(place, until_ms);
                     Ok(Resolved::Entry(place))
                 }
-                // It has gone from the table meanwhile.
+                // The entry has left the table meanwhile.
                 _ => {
                     lookup.cached = None;
                     return None;
@@ -251,9 +254,9 @@ impl Content {
         }
         Some(match (found, self.table.find(path, variant)) {
             (found, None) => found,
-            // A sibling that is gone does no harm where it is: nobody will ask for it.
+            // The entry of a sibling that is gone does no harm: no request will look for it.
             (found, Some(_)) if lookup.sibling.is_some() => found,
-            // Where there is no room to look, what the table has is as good as it was.
+            // If there is no room for a lookup, the table's old entry is still the best answer.
             (Err(Status::SERVICE_UNAVAILABLE), Some(known)) => Ok(Resolved::Entry(known)),
             (found, Some(gone)) => {
                 self.table.forget(gone);
@@ -262,8 +265,8 @@ impl Content {
         })
     }
 
-    /// Puts an entry into the table. Where there is no room for its body, that is sent from the file; for a
-    /// listing's there must be room, which takes memory even so.
+    /// Puts an entry into the table. If there is no room for its body, the body is sent from the file. A
+    /// listing must have room, as it takes memory even then.
     fn enter(&mut self, path: &[u8], variant: Variant, mut entry: Entry) -> Result<Place, Status> {
         let body = entry.body_in_memory();
         if entry.is_in_memory() && self.table.make_room(body) {

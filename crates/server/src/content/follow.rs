@@ -1,5 +1,5 @@
-//! Answers by routes: to requests for paths that lead elsewhere, for files that are not there, and with
-//! methods that are not for files.
+//! Answers by routes: for paths that do not lead to a file, for missing files, and for methods that files
+//! do not allow.
 
 use std::sync::Arc;
 
@@ -36,8 +36,8 @@ impl Content {
         }
     }
 
-    /// The file that is sent where a path led to none, with the sheet for the reply; or the answer without
-    /// one.
+    /// The file to send if the path led to none, with the sheet for the reply. Otherwise the answer
+    /// without a file.
     #[cold]
     pub(super) fn find_instead(
         &mut self,
@@ -73,7 +73,7 @@ impl Content {
         Err(self.refuse(status, request, sheet).map_err(Detour::from))
     }
 
-    /// Answers a request with a method that is not for files.
+    /// Answers a request with a method other than GET and HEAD.
     #[cold]
     pub(super) fn serve_other_method(&mut self, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -102,7 +102,7 @@ impl Content {
         }
     }
 
-    /// Answers a request whose path is no name of a file, and may be meant for an application even so.
+    /// Answers a request whose path is no name of a file, but may be meant for an application.
     #[cold]
     pub(super) fn serve_no_name(
         &mut self,
@@ -120,7 +120,7 @@ impl Content {
             Err(refusal) => return self.refuse_path(refusal, request, sheet),
         };
         let path = Path::known(&encoded.path);
-        // No file is sent in place of a dotfile.
+        // No fallback is sent for a dotfile.
         let fallback = routes.fallback(path.bytes()).filter(|_| dotfiles || !encoded.is_hidden());
         let found = match routes.take(&encoded, refusal, dotfiles) {
             Ok(Takes::Elsewhere(route)) => return self.follow(route, path, request, sheet),
@@ -149,8 +149,9 @@ impl Content {
         }
     }
 
-    /// Answers a request whose path is no name. Where there are applications, a client is told so with every
-    /// method: else it would take the method for what is wrong. `OPTIONS *` and CONNECT have no path.
+    /// Answers a request whose path is no name. If the site has applications, the client gets that error
+    /// with every method; otherwise the client would take the method for the problem. `OPTIONS *` and
+    /// CONNECT have no path.
     fn refuse_path(&mut self, refusal: Refusal, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
         let is_told = matches!(request.head.method, Method::Get | Method::Head)
             || refusal != Refusal::NotAbsolute && self.site(request.asking).routes.have_applications();
@@ -162,7 +163,7 @@ impl Content {
         Ok(self.refuse(refusal.status(), request, sheet)?)
     }
 
-    /// Answers such a request for what is sent as a file.
+    /// Answers a request with another method for something that is sent as a file.
     fn answer_other_method(&mut self, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
         let Request { head, stamp, .. } = *request;
         match head.method {
@@ -178,7 +179,8 @@ impl Content {
         Ok(plan)
     }
 
-    /// Has the script run that a path leads to, or in a directory the index name of that number.
+    /// Calls the application that runs the script at a path, or in a directory the index file of that
+    /// number.
     fn run(
         &mut self,
         path: Path<'_>,

@@ -1,19 +1,25 @@
-//! What clients are refused, whichever path leads to it.
+//! Access checks: what clients are refused, whichever path leads to it.
 //!
-//! A request is judged by its own path, which is matched with the site's routes before anything is looked up
-//! (`routes.rs`). What it leads to may have another path below the root: the script in front of `PATH_INFO`,
-//! the index file of a directory, what a symbolic link leads to, the file that a precompressed sibling stands
-//! in for. A client that would be refused that by its own path is refused it by every other as well. So what
-//! was found is judged here, and only where its path is not the one that was asked for. A script is not run
-//! by another path, either, where it would not be by its own.
+//! A request is checked by its own path, which is matched with the site's routes before any lookup
+//! (`routes.rs`). That path may lead to a file with another path below the root:
 //!
-//! A redirect says where an address leads and nothing of the file that lies there: else `/index.html` could
-//! not be redirected to `/`, nor `/wiki.php` to `/wiki.php/start`. Here the next route that matches counts.
+//! - the script before `PATH_INFO`,
+//! - the index file of a directory,
+//! - the target of a symbolic link,
+//! - the original file of a precompressed sibling.
 //!
-//! What the site's owner names is the owner's choice, and not judged: error pages, fallbacks, and the files
-//! that an application names below a directory of `send_files` (which is a site of its own, without routes).
-//! So that no client is sent it by its path, it has another name in the table of open files
-//! ([`Variant::of_owner`](super::table::Variant::of_owner)).
+//! If a route refuses clients that file by its own path, the server refuses it by every other path as
+//! well. So the file that was found is checked here, but only if its path is not the requested one.
+//! Likewise, a script is not run by another path if it would not be run by its own.
+//!
+//! Redirects do not count here: a redirect only says where an address leads, nothing about the file at
+//! that path. Otherwise `/index.html` could not be redirected to `/`, nor `/wiki.php` to
+//! `/wiki.php/start`. The next route that matches counts.
+//!
+//! What the site's owner names is the owner's choice, and not checked. These are error pages, fallbacks,
+//! and the files that an application names below a directory of `send_files` (which is a separate site
+//! without routes). Such a file has another name in the table of open files, so that no client is sent
+//! that entry by its path ([`Variant::of_owner`](super::table::Variant::of_owner)).
 
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -36,7 +42,7 @@ impl Routes {
         matches!(self.all[number].action, Action::Refuse(_)).then_some(Elsewhere(number))
     }
 
-    /// What is done with an index file of that path, which may be a script.
+    /// What to do with an index file at that path, which may be a script.
     pub(super) fn judge_index(&self, path: &[u8], is_script: bool) -> Index {
         let number = (is_script || self.lead_elsewhere).then(|| self.of_file(path)).flatten();
         match number.map(|number| (Elsewhere(number), &self.all[number].action)) {
@@ -48,11 +54,11 @@ impl Routes {
         }
     }
 
-    /// The route that has a script run whose path that is.
+    /// The route that runs the script at that path.
     ///
     /// # Errors
     ///
-    /// What is answered to clients in place of that.
+    /// The route that answers clients instead.
     pub(super) fn runner(&self, script: &[u8]) -> Result<usize, Elsewhere> {
         let Some(number) = self.of_file(script) else { return Err(self.not_run()) };
         match &self.all[number].action {
@@ -64,7 +70,7 @@ impl Routes {
         }
     }
 
-    /// The first route that says what is done with the file at a path.
+    /// The first route that decides about the file at a path.
     fn of_file(&self, path: &[u8]) -> Option<usize> {
         self.matching(path).into_iter().find(|number| {
             !matches!(self.all[*number].action, Action::Redirect(..)) && self.all[*number].takes(path)
@@ -73,8 +79,8 @@ impl Routes {
 }
 
 impl Loader {
-    /// Why a file is not served that was asked for by a path and lies, by symbolic links, elsewhere. What is
-    /// not below the root has no name there to be judged by.
+    /// Why a file is not served that was requested by one path, but is elsewhere because of symbolic
+    /// links. A file outside the root has no path there to check.
     pub(super) fn bar(
         &self,
         asked: Path<'_>,
@@ -102,7 +108,7 @@ impl Loader {
         if judges { self.bar_below(inner, file, is_run, patience) } else { Ok(None) }
     }
 
-    /// Why clients are not served a file that lies there below the root, or why it is not run for them.
+    /// Why clients are not served a file at that path below the root, or why it is not run for them.
     fn bar_below(
         &self,
         inner: &FsPath,
@@ -111,7 +117,7 @@ impl Loader {
         patience: Patience,
     ) -> std::io::Result<Option<Bar>> {
         let stat = sys::file::stat(file)?;
-        // It was removed meanwhile, and what is said of its path says so.
+        // The file was removed meanwhile, and its path says so.
         if stat.links == 0 {
             return Ok(Some(Bar::Hidden));
         }
@@ -121,7 +127,7 @@ impl Loader {
         }
         let bar = match self.routes.bar(&path) {
             _ if is_run => self.routes.runner(&path).err(),
-            // There, too, it may be a sibling that stands in for another file.
+            // The target may be a precompressed sibling, too.
             None if stat.kind == FileKind::Regular => {
                 let bar = self.bar_of_sibling(Path::known(&path), patience);
                 bar.map_err(|WouldBlock| std::io::ErrorKind::WouldBlock)?
@@ -131,7 +137,7 @@ impl Loader {
         Ok(bar.map(Bar::Barred))
     }
 
-    /// The route that refuses clients the file of which that of a path is a precompressed sibling.
+    /// The route that refuses clients the original file of which this path is a precompressed sibling.
     pub(super) fn bar_of_sibling(
         &self,
         path: Path<'_>,
@@ -139,7 +145,7 @@ impl Loader {
     ) -> Result<Option<Elsewhere>, WouldBlock> {
         let Some(original) = self.original(path.bytes()) else { return Ok(None) };
         let Some(bar) = self.routes.bar(original) else { return Ok(None) };
-        // What it leads to is not judged in turn: links from files to siblings can go round in a circle.
+        // The target is not checked in turn: links from files to siblings may form a loop.
         match self.stat(Path::known(original), true, patience) {
             Ok(Ok(stat)) => Ok((stat.kind == FileKind::Regular).then_some(bar)),
             Ok(Err(_)) => Ok(Some(bar)),
@@ -148,8 +154,8 @@ impl Loader {
         }
     }
 
-    /// The path below the root of an open directory that symbolic links led to, for
-    /// [listings](Self::is_shown); if it makes a difference.
+    /// The path below the root of an open directory that was reached by symbolic links, for
+    /// [listings](Self::is_shown). `None` if that makes no difference.
     pub(super) fn other_path(
         &self,
         asked: Path<'_>,
@@ -167,8 +173,9 @@ impl Loader {
         Ok((path != asked.bytes()).then_some(path))
     }
 
-    /// Whether a client would be answered with something by the path of a file, or of a directory if it ends
-    /// with a slash, as far as routes alone say. `other` is its path where the directory that is listed lies.
+    /// Whether a client would get an answer at the path of a file, or of a directory if it ends with a
+    /// slash. This uses the routes alone. `other` is the path at the real location of the listed
+    /// directory.
     pub(super) fn may_be_shown(&self, path: &[u8], other: Option<&[u8]>) -> bool {
         let verdict = self.scripts.judge(path);
         let is_let_through = |path: &[u8]| match verdict {
@@ -178,7 +185,7 @@ impl Loader {
         match self.routes.leads_to(path, false) {
             _ if verdict == Some(Verdict::Lookalike) => false,
             LeadsTo::Elsewhere(elsewhere) => !self.routes.refuses(elsewhere),
-            // A directory's own path counts behind a link only where it has no index file.
+            // For a directory, the path behind a link counts only if there is no index file.
             LeadsTo::File(_) => {
                 let other = other.filter(|_| !path.ends_with(b"/"));
                 (verdict.is_none() || is_let_through(path)) && other.is_none_or(is_let_through)
@@ -186,13 +193,13 @@ impl Loader {
         }
     }
 
-    /// Whether a client is answered by a route, whatever file is at the path.
+    /// Whether a route answers clients, whatever file is at the path.
     pub(super) fn is_answered_elsewhere(&self, path: &[u8]) -> bool {
         matches!(self.routes.leads_to(path, false), LeadsTo::Elsewhere(_))
     }
 
-    /// Whether that is so as well when files are looked at: index files, and those that a sibling stands in
-    /// for.
+    /// Whether a client would still get an answer after a check of the files: index files, and the
+    /// originals of precompressed siblings.
     pub(super) fn is_shown(&self, path: &[u8], other: Option<&[u8]>, index: &[String]) -> bool {
         if self.is_answered_elsewhere(path) {
             return true;
@@ -205,7 +212,7 @@ impl Loader {
         is_let_through(path) && other.is_none_or(is_let_through)
     }
 
-    /// Whether clients are refused the index file of a directory, or the directory where it has none.
+    /// Whether clients are refused the index file of a directory, or the directory if it has none.
     fn has_barred_index(&self, directory: &[u8], other: Option<&[u8]>, index: &[String]) -> bool {
         let paths = |directory| paths_in(directory, index);
         let is_script = |path: &[u8]| self.scripts.judge(path) == Some(Verdict::Script);

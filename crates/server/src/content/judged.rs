@@ -1,21 +1,22 @@
-//! What comes of judging the file that a request leads to by another path than its own.
+//! Results of checking a file that a request reaches by a path other than the file's own.
 
 use super::numbers::Elsewhere;
 
-/// What is done with the index file of a directory.
+/// What to do with the index file of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Index {
     Sent,
     /// A route refuses it to clients.
     Barred(Elsewhere),
-    /// An application answers in its place.
+    /// An application answers instead.
     Called(Elsewhere),
 }
 
-/// Why what a symbolic link leads to is not served.
+/// Why the target of a symbolic link is not served.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Bar {
-    /// Under its own name it is no file that is served: that begins with a dot, or is a script's.
+    /// The target is not served under its own name: a name in its path begins with a dot, or it is a
+    /// script.
     Hidden,
     /// A route refuses it to clients.
     Barred(Elsewhere),

@@ -1,11 +1,13 @@
-//! Directory listings: a page of what a directory holds at a moment, which is good for as long as a file in
-//! the table is.
+//! Directory listings. A listing is a page of a directory's contents at a moment. It is valid as long as
+//! a file in the table is.
 //!
-//! Only what a request could get is listed: no hidden names, no pipes or devices, no symbolic links that the
-//! policy would not follow, nothing that [routes refuse](Loader::is_shown). What it takes to make one is
-//! bounded, whatever the directory: names that are read, names that are looked at more closely and shown, and
-//! bytes of the page. Names are put into their order before the first of them are taken. Only for those that
-//! are taken is a file looked at: what a link leads to, an index file, what a sibling stands in for.
+//! Only what a request could get is listed: no hidden names, no pipes or devices, no symbolic links that
+//! the policy would not follow, nothing that [routes refuse](Loader::is_shown).
+//!
+//! The work for one listing is bounded, however large the directory: the names that are read, the names
+//! that are checked and shown, and the bytes of the page. The names are sorted, and the first of them are
+//! selected. Only for selected names are files checked: the target of a link, an index file, the original
+//! of a sibling.
 
 mod form;
 mod json;
@@ -29,20 +31,20 @@ use super::path::Path;
 use super::patience::Patience;
 use crate::dates::rfc3339;
 
-/// Most names that are read: a directory of so many takes some 20 ms, and what it takes to match each with
-/// the routes. No more can be shown.
+/// The most names that are read. Reading that many takes some 20 ms, plus the time to match each with the
+/// routes. No more names can be shown.
 const READ: usize = 1 << 16;
-/// Bytes of a page for each of the names that it may show at most.
+/// Bytes of a page for each name that it may show.
 const FOR_EACH: usize = 256;
-/// What there is beside them for all but the rows: escaped, the path is five times as long at most, and there
-/// are the ways up.
+/// Room in the page for everything except the rows: the escaped path, at most five times as long, and the
+/// links to the directories above.
 const FRAME: usize = 64 << 10;
-/// Bytes that are written to it at a time.
+/// Bytes that are written to the page at a time.
 const WRITTEN: usize = 64 << 10;
-/// Most directories above that are linked to, beside the root.
+/// The most directories above that are linked to, in addition to the root.
 const ABOVE: usize = 16;
 
-/// Most bytes of a page that shows at most so many names.
+/// The most bytes of a page that shows at most `names` names.
 pub(super) fn largest(names: u32) -> usize {
     (names as usize * FOR_EACH).max(2 * FRAME)
 }
@@ -50,9 +52,9 @@ pub(super) fn largest(names: u32) -> usize {
 /// Which names are listed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Listed {
-    /// Those that begin with a dot as well.
+    /// Also those that begin with a dot.
     pub(super) dotfiles: bool,
-    /// Most of them.
+    /// The most names to list.
     pub(super) most: u32,
 }
 
@@ -65,29 +67,29 @@ struct Page<'a> {
     rows: &'a Rows,
 }
 
-/// A directory on the way to the one that is listed.
+/// A directory on the path to the listed one.
 struct Step {
     name: String,
-    /// How to get there; empty for the one that is listed.
+    /// The reference to it; empty for the listed directory.
     href: String,
 }
 
 struct Column {
     title: &'static str,
-    /// The listing sorted by it, or the other way round if it is.
+    /// The listing sorted by this column, or in reverse if it already is.
     href: String,
-    /// For `aria-sort`; empty if it is not.
+    /// For `aria-sort`; empty if the listing is not sorted by this column.
     sorted: &'static str,
 }
 
-/// What is shown of a directory.
+/// The rows of a listing.
 struct Rows {
     shown: Vec<Row>,
-    /// How many names there are, as far as they have been read and were not found to be refused.
+    /// How many names there are, among those that were read and not found to be refused.
     names: usize,
-    /// Not all names are shown that could be.
+    /// Whether some names that could be shown are not.
     is_cut: bool,
-    /// Not all names have been read.
+    /// Whether some names were not read.
     or_more: bool,
 }
 
@@ -96,7 +98,7 @@ struct Row {
     stat: FileStat,
 }
 
-/// The page that links to all that a directory holds, as a file in memory.
+/// The page that links to everything in a directory, as a file in memory.
 pub(super) fn page(
     loader: &Loader,
     index: &[String],
@@ -125,7 +127,8 @@ fn rows(
     listed: Listed,
 ) -> io::Result<Rows> {
     let other = loader.other_path(path, directory)?;
-    // By the path that is asked for, and by that where the directory lies; what a link leads to has another.
+    // The requested path, and the path at the real location of the directory. The target of a link has
+    // another path.
     let paths = |name: &OsString, kind: FileKind, is_link: bool| {
         let slash = if kind == FileKind::Directory { &b"/"[..] } else { b"" };
         let of = |directory: &[u8]| [directory, name.as_bytes(), slash].concat();
@@ -133,7 +136,7 @@ fn rows(
     };
     let may_be_shown = |name: &OsString, kind: FileKind| {
         let (path, other) = paths(name, kind, false);
-        // A link is judged when what it leads to is known.
+        // A link is checked once its target is known.
         kind == FileKind::Other || loader.may_be_shown(&path, other.as_deref())
     };
     let mut first = First::new(listed.most as usize, form.takes_from_the_end());
@@ -162,7 +165,7 @@ fn rows(
     };
     let mut shown: Vec<Row> = entries.into_iter().filter_map(row).collect();
     let names = names - (taken - shown.len());
-    // A link to a directory is seen to be one only now.
+    // Only now is a link to a directory known to be one.
     shown.sort_by(|a, b| form.compare(a, b));
     let fitting = fitting(&shown, form.format, largest(listed.most) - FRAME);
     let is_cut = more || fitting < shown.len();
@@ -170,13 +173,14 @@ fn rows(
     Ok(Rows { shown, names, is_cut, or_more })
 }
 
-/// Writes the page for people.
+/// Writes the HTML page.
 fn write_html(path: &[u8], form: Form, rows: &Rows, to: &mut impl io::Write) -> io::Result<()> {
     let path = &printable(path);
     Page { path, steps: &steps(path), columns: &columns(form), rows }.write_into(to)
 }
 
-/// The way down from the root. References lead up from here, so that they are right behind any proxy.
+/// The path from the root down. References lead up from the listed directory, so that they are correct
+/// behind any proxy.
 fn steps(path: &str) -> Vec<Step> {
     let names: Vec<&str> = path.split_inclusive('/').collect();
     let last = names.len() - 1;
@@ -200,13 +204,13 @@ fn columns(form: Form) -> [Column; 3] {
     )
 }
 
-/// The first names of a directory, directories before files, and how many there are.
+/// The first names of a directory, directories before files, and the total number of names.
 struct First {
-    /// Up to twice as many as are wanted.
+    /// Up to twice as many entries as are wanted.
     entries: Vec<DirectoryEntry>,
     names: usize,
     most: usize,
-    /// The last ones instead.
+    /// Whether to select the last names instead.
     from_the_end: bool,
 }
 
@@ -223,7 +227,7 @@ impl First {
         }
     }
 
-    /// In any order.
+    /// The selected entries, in any order, and the number of names.
     fn take(mut self) -> (Vec<DirectoryEntry>, usize) {
         self.cut();
         (self.entries, self.names)
@@ -241,24 +245,25 @@ impl First {
     }
 }
 
-/// What a request for that name would get, and whether that lies elsewhere.
+/// What a request for that name would get, and whether the name is a link to it.
 fn stat(loader: &Loader, path: Path<'_>, directory: &OwnedFd, name: &[u8]) -> Option<(FileStat, bool)> {
     let own = sys::file::stat_in(directory, name).ok()?;
     if own.kind != FileKind::Other {
         return Some((own, false));
     }
-    // Perhaps a link.
+    // This may be a link.
     let path = [path.bytes(), name].concat();
     match loader.stat(Path::known(&path), false, Patience::Unlimited).ok()? {
         Ok(stat) => Some((stat, true)),
-        // Its own route may answer without a look at what it leads to. Of that, size and time stay untold.
+        // A route may answer for the link's own path, without access to the target. Then the target's
+        // size and time are not shown.
         Err(_) => {
             loader.is_answered_elsewhere(&path).then_some((FileStat { kind: FileKind::Regular, ..own }, true))
         }
     }
 }
 
-/// How many rows there is room for.
+/// How many rows fit.
 fn fitting(rows: &[Row], format: Format, mut room: usize) -> usize {
     rows.iter()
         .take_while(|row| {
@@ -273,8 +278,8 @@ fn fitting(rows: &[Row], format: Format, mut room: usize) -> usize {
         .count()
 }
 
-/// Text for people: whatever is none, or would move the rest of the line, is shown as the character that
-/// stands for such.
+/// Text for display. Bytes that are not text, and characters that would move the rest of the line, become
+/// the replacement character.
 fn printable(bytes: &[u8]) -> String {
     const DIRECTIONS: [std::ops::RangeInclusive<char>; 2] =
         ['\u{202a}'..='\u{202e}', '\u{2066}'..='\u{2069}'];
@@ -284,7 +289,7 @@ fn printable(bytes: &[u8]) -> String {
 }
 
 impl Rows {
-    /// What there is, for people.
+    /// The numbers of directories and files, as text.
     fn counts(&self) -> String {
         let counted = |count: usize, one: &str, more: &str| match count {
             1 => format!("1 {one}"),
@@ -321,9 +326,9 @@ impl Row {
         rfc3339(u64::try_from(self.stat.mtime.secs).unwrap_or(0))
     }
 
-    /// No fewer bytes than it takes in the page for people.
+    /// An upper bound for the row's bytes in the HTML page.
     fn html_bytes(&self) -> usize {
-        /// What is around name and reference, with some to spare.
+        /// Room for what surrounds name and reference, with some to spare.
         const AROUND: usize = 128;
         let escaped = |text: &str| -> usize {
             text.bytes()
@@ -334,7 +339,7 @@ impl Row {
     }
 }
 
-/// A size for people: three digits or so, and the unit.
+/// A size for display: about three digits, and the unit.
 fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {

@@ -1,18 +1,19 @@
-//! From a path to an entry: opening a file, making its header lines, reading its body if it is small.
+//! Makes an entry from a path: opens the file, makes its header lines, and reads its body if it is small.
 //!
 //! # Validators
 //!
-//! The entity tag is made of the modification time to the nanosecond and the size, and not of the inode
-//! number, so that replicas made by copying with times kept (rsync -t, cp -p) agree on it. But a time without
-//! a fraction of a second was not made by writing: archives, reproducible builds and old file systems give
-//! whole seconds, and two builds of a page that name the same second and happen to be equally long are
-//! nothing unusual. There the time of the last status change joins in, which nobody can set: such a tag is
-//! right, and each replica's own.
+//! The entity tag is made of the size and the modification time to the nanosecond. The inode number is
+//! not part of it. So replicas that were copied with their times (rsync -t, cp -p) have the same tag.
 //!
-//! A file that was changed a moment ago may be changed again within the same tick of the clock that stamps
-//! files, which would leave time and size as they are. Until that can't happen any more its tag is weak, and
-//! another one than it will have then: whoever was given it holds what it was given to be current for no
-//! longer than that moment. The file is loaded anew when it is asked for again.
+//! A time without a fraction of a second was not made by writing: archives, reproducible builds and old
+//! file systems set whole seconds. Two builds of a page often have the same second and the same length.
+//! The tag of such a file also contains the time of the last status change, which no program can set.
+//! That tag is right, but differs between replicas.
+//!
+//! A file that was changed a moment ago may change again within the same tick of the clock that stamps
+//! files. Then time and size stay the same. As long as that is possible, the tag is weak, and different
+//! from the tag that the file will have afterwards. So a client that was given the weak tag treats its
+//! copy as current only for that moment. The file is loaded again at the next request after that.
 
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -37,34 +38,34 @@ use super::scripts::Scripts;
 use super::types::Types;
 use crate::config::FileSettings;
 
-/// How often a file that changes while it is read is read again, before it is left to be sent from the file.
+/// How often to read a file that changes during the read. After that, its body is sent from the file.
 const READ_ATTEMPTS: u32 = 2;
 
-/// The longest tick of a kernel's clock (HZ=100), twice.
+/// Twice the longest tick of a kernel's clock (HZ=100).
 const TICK_MS: u64 = 20;
 
-/// The tick of file systems that keep whole seconds, which FAT has the longest of.
+/// The tick of file systems that store whole seconds. FAT has the longest.
 const COARSE_TICK_MS: u64 = 2_000;
 
-/// What the tag of a file ends with that may be changed once more without a trace in its times.
+/// The end of the tag of a file that may change once more without a trace in its times.
 const UNSETTLED: &str = "-unsettled";
 
-/// How long lines with a date are kept.
+/// How long header lines with a date are kept.
 const DATED_MS: u64 = 1_000;
 
-/// How long a small file is sent from the file, when its body could not be read without waiting: by then it
-/// is in memory as a rule, since it has been sent.
+/// How long a small file is sent from the file, if its body could not be read without waiting. After that
+/// it is usually in memory, since it has been sent.
 const ABSENT_MS: u64 = 1_000;
 
-/// Opens files below the document root and makes entries of them.
+/// Opens files below the document root and makes entries from them.
 #[derive(Debug)]
 pub(super) struct Loader {
     pub(super) root: Root,
     pub(super) symlinks: Symlinks,
     pub(super) dotfiles: bool,
-    /// What is run and not sent.
+    /// Which files are run and not sent.
     pub(super) scripts: Scripts,
-    /// What is done with some paths, which may be thousands.
+    /// What to do for some paths. There may be thousands of routes.
     pub(super) routes: Arc<Routes>,
     types: Types,
     /// The operator's header fields.
@@ -74,11 +75,11 @@ pub(super) struct Loader {
     small_file: u64,
     /// Whether entries keep their header lines.
     header_cache: bool,
-    /// For how long an entry is believed.
+    /// How long an entry is trusted.
     pub(super) validity_ms: u64,
 }
 
-/// What a path led to.
+/// What is at a path.
 pub(super) enum Opened {
     File(OwnedFd, FileStat),
     Directory(OwnedFd),
@@ -95,15 +96,15 @@ pub(super) struct Now {
     pub(super) unix_secs: u64,
 }
 
-/// What a file is loaded as.
+/// How a file is loaded.
 pub(super) struct Load<'a> {
-    /// The path of the file that the client sees, which decides type and rules.
+    /// The path of the file that the client sees. It decides type and rules.
     pub(super) path: &'a [u8],
-    /// The coding of the file to load, if it is a sibling of that one.
+    /// The coding of the file to load, if that file is a sibling of the one at `path`.
     pub(super) coding: Option<Coding>,
-    /// Which siblings there are.
+    /// Which siblings exist.
     pub(super) siblings: CodingSet,
-    /// Which of the index names it was found by.
+    /// The number of the index name that the file was found by.
     pub(super) index: Option<usize>,
 }
 
@@ -120,7 +121,7 @@ impl Loader {
             rules,
             precompressed: settings.precompressed,
             outdated: Outdated::default(),
-            // What has no room at all need not be read.
+            // A body that the table has no room for need not be read.
             small_file: u64::from(settings.small_file).min(settings.memory),
             header_cache: settings.header_cache,
             validity_ms,
@@ -150,7 +151,7 @@ impl Loader {
         }))
     }
 
-    /// Looks at what is at a path, without opening it.
+    /// Returns what is at a path, without opening it.
     pub(super) fn stat(
         &self,
         path: Path<'_>,
@@ -166,7 +167,8 @@ impl Loader {
         })
     }
 
-    /// Opens a file, by symbolic links only if they don't lead to what is not served under its own name.
+    /// Opens a file. Follows symbolic links only if they lead to a file that may be served under its own
+    /// name.
     fn follow(
         &self,
         path: Path<'_>,
@@ -186,7 +188,7 @@ impl Loader {
         }
     }
 
-    /// The codings in which siblings of a file are kept that are at least as new as the file.
+    /// The codings in which a file has siblings that are at least as new as the file.
     pub(super) fn siblings(
         &self,
         path: &[u8],
@@ -222,13 +224,13 @@ impl Loader {
         endings.find_map(|ending| path.strip_suffix(ending)).filter(|_| self.precompressed)
     }
 
-    /// Until when an entry may be believed that was found to be right now.
+    /// Until when to trust an entry that was found to be right now.
     pub(super) fn trusted_until_ms(&self, now: Now) -> u64 {
         now.ms.saturating_add(self.validity_ms)
     }
 
-    /// Makes an entry of an open file. A small body is read, if it lets itself be read whole, and if there is
-    /// patience for that; without any patience it is an error where it would have to be waited for.
+    /// Makes an entry of an open file. A small body is read, if it can be read whole and the patience
+    /// allows that. Without any patience, a body that would have to be waited for is an error.
     pub(super) fn load(
         &self,
         load: &Load<'_>,
@@ -267,8 +269,8 @@ impl Loader {
         Ok(Entry { file: Some(file.into()), ..entry })
     }
 
-    /// Makes an entry of the listing of the directory `path`, which is in a file in memory. It is right for
-    /// as long as it is believed: no validators go with it.
+    /// Makes an entry of the listing of the directory `path`, which is in a file in memory. The listing
+    /// has no validators, as it counts as right for as long as it is trusted.
     pub(super) fn load_listing(
         &self,
         path: &[u8],
@@ -307,7 +309,7 @@ impl Loader {
         Ok(Entry { memory: memory.into(), file: Some(file), facts })
     }
 
-    /// An entry with its header lines, and room for so many bytes of body behind them.
+    /// An entry with its header lines, and room for `body_len` bytes of body after them.
     fn entry(&self, load: &Load<'_>, stat: FileStat, body_len: usize, now: Now) -> Entry {
         let mut memory = Vec::with_capacity(512 + body_len);
         let unsettled_ms = unsettled_ms(stat.ctime);
@@ -339,8 +341,8 @@ impl Loader {
         Entry { memory: memory.into(), file: None, facts }
     }
 
-    /// The header lines of a bare entry, made of what it keeps in their place: whether the file had settled
-    /// when it was opened, and its path.
+    /// The header lines of a bare entry. They are made from what the entry keeps instead: whether the
+    /// file had settled when it was opened, and its path.
     pub(super) fn lines(&self, entry: &Facts, kept: &[u8], now: Now) -> Lines {
         let (is_settled, path) = kept.split_first().map_or((false, kept), |(byte, path)| (*byte != 0, path));
         let load = Load { path, coding: entry.coding, siblings: entry.siblings, index: entry.index };
@@ -349,7 +351,7 @@ impl Loader {
         Lines { bytes, marks }
     }
 
-    /// Writes the header lines, and says where they are and whether one of them grows old.
+    /// Writes the header lines. Returns where they are and whether one of them expires.
     fn head(
         &self,
         load: &Load<'_>,
@@ -375,15 +377,15 @@ impl Loader {
             line(to, format_args!("{name}: {before}{value}"));
             Some(begin..at(to) - 2)
         };
-        // Whoever compares tags strongly has to be given a strong one: what begins with the quote is
-        // compared.
+        // Strong comparison needs a strong tag from the client. The range begins at the quote, after any
+        // `W/`.
         marks.etag = if is_settled {
             value("ETag", "", &entity_tag(stat, load.coding, ""))
         } else {
             value("ETag", "W/", &entity_tag(stat, load.coding, UNSETTLED))
         };
-        // A date in the future is replaced by that of the reply (RFC 9110 section 8.8.2.1), or of one a
-        // moment ago.
+        // A date in the future is replaced by the date of the reply (RFC 9110 section 8.8.2.1), or of a
+        // reply a moment ago.
         let mut is_future = false;
         if let Ok(modified) = u64::try_from(stat.mtime.secs) {
             is_future = modified > unix_secs;
@@ -400,38 +402,38 @@ impl Loader {
     }
 }
 
-/// Whether a file is, by all that can be told without reading it, what it was.
+/// Whether a file is what it was, as far as can be determined without reading it.
 pub(super) fn is_same(before: &FileStat, now: &FileStat) -> bool {
     before == now
 }
 
-/// Whether a file that is being sent still has the bytes that were promised. A change of its status is none
-/// of its bytes where its names became more or fewer, as when it was replaced by another.
+/// Whether a file that is being sent still has the promised bytes. If the status change time differs, but
+/// so does the number of names, the bytes are the same: that happens when another file replaces this one.
 pub(super) fn is_intact(before: &FileStat, now: &FileStat) -> bool {
     let same_file = before.inode == now.inode && before.device == now.device;
     let same_bytes = before.size == now.size && before.mtime == now.mtime;
     same_file && same_bytes && (before.ctime == now.ctime || before.links != now.links)
 }
 
-/// Whether a file can stand in for another as its coded form.
+/// Whether a file can be sent as the coded form of another.
 pub(super) fn is_current(sibling: &FileStat, original: &FileStat) -> bool {
     sibling.kind == FileKind::Regular && !is_before(sibling.mtime, original.mtime)
 }
 
-/// Whether a time is before another as far as both are known. Who carries a time over need not carry over all
-/// of it: brotli(1) keeps whole seconds, and whoever uses utimes(2) microseconds.
+/// Whether a time is before another, as far as both are known. A program that copies a time may copy only
+/// part of it: brotli(1) keeps whole seconds, and programs that use utimes(2) keep microseconds.
 fn is_before(time: FileTime, other: FileTime) -> bool {
     let unit = unit_nanos(time).max(unit_nanos(other));
     (time.secs, time.nanos / unit) < (other.secs, other.nanos / unit)
 }
 
-/// The decimal unit that a time is kept in, in nanoseconds, as far as the zeros at its end tell.
+/// The decimal unit of a time, in nanoseconds, as far as its trailing zeros show.
 fn unit_nanos(time: FileTime) -> u32 {
     let mut units = (0..=9).rev().map(|zeros| 10_u32.pow(zeros));
     units.find(|unit| time.nanos.is_multiple_of(*unit)).unwrap_or(1)
 }
 
-/// Appends a header line. Writing to a vector can't fail.
+/// Appends a header line. Writing to a vector cannot fail.
 fn line(to: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     let _ = to.write_fmt(text);
     to.extend_from_slice(b"\r\n");
@@ -450,8 +452,8 @@ fn entity_tag(stat: &FileStat, coding: Option<Coding>, suffix: &str) -> String {
     }
 }
 
-/// For how long a change of a file could still go unnoticed; 0 when the last one is longer ago than a tick. A
-/// time well in the future is settled as well: no change that comes now would repeat it.
+/// How long a change of a file could still go unnoticed; 0 if the last change is longer ago than a tick.
+/// A time well in the future is settled as well: no change that happens now would get the same time.
 fn unsettled_ms(changed: FileTime) -> u64 {
     let (secs, millis) = sys::clock::realtime();
     let now = Duration::new(secs, u32::from(millis) * 1_000_000);
@@ -461,7 +463,7 @@ fn unsettled_ms(changed: FileTime) -> u64 {
     (tick + 1).saturating_sub(since)
 }
 
-/// Fills `room` with the file, and says whether it is as long as that.
+/// Fills `room` from the file. Returns whether the file was long enough.
 fn read_whole(file: &OwnedFd, room: &mut [u8], patience: Patience) -> io::Result<bool> {
     let read_at = match patience {
         Patience::Unlimited | Patience::Files => sys::file::read_at,

@@ -1,5 +1,5 @@
-//! What is looked up in the file system, and what comes of it: the question that the
-//! [resolvers](super::Resolvers) is asked, and its answer before and after that is in the table.
+//! Lookups in the file system: the question that the [resolvers](super::Resolvers) are asked, and its
+//! answer, before and after the table has it.
 
 use std::borrow::Cow;
 
@@ -11,25 +11,25 @@ use super::entry::{Entry, Facts};
 use super::numbers::{Elsewhere, SiteNumber};
 use super::table::{Place, Variant};
 
-/// What to look up, by the name that it has in the table. A listing's says its form as well.
+/// What to look up, by its name in the table. The name of a listing includes its form.
 #[derive(Clone, Debug)]
 pub struct Lookup<'a> {
-    /// The site that the path is of.
+    /// The site that the path belongs to.
     pub(super) site: SiteNumber,
     pub(super) path: Cow<'a, [u8]>,
-    /// Whether the site's owner names it, to whom no route refuses anything.
+    /// Whether the site's owner names the path. No route refuses such a path.
     pub(super) as_owner: bool,
-    /// Not the file of that path, but a coded form of it.
+    /// Set to look up a coded form of the file at that path, not the file itself.
     pub(super) sibling: Option<Original>,
-    /// What the table has under that name, if it stays right for as long as the file stays the same.
+    /// What the table has under that name, if that stays right as long as the file stays the same.
     pub(super) cached: Option<Cached>,
-    /// Whether requests that come while it is under way may be answered by it.
+    /// Whether this lookup may also answer requests that arrive while it is under way.
     pub(super) sharable: bool,
-    /// It failed for want of descriptors, and some have been closed.
+    /// The lookup failed for lack of descriptors, and some have been closed since.
     pub(super) again: bool,
 }
 
-/// The file that a coded form is looked up of.
+/// The file whose coded form is looked up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Original {
     pub(super) coding: Coding,
@@ -45,19 +45,20 @@ pub(super) struct Cached {
     pub(super) siblings: CodingSet,
 }
 
-/// What a lookup has found in the file system.
+/// What a lookup found in the file system.
 #[derive(Debug)]
 pub enum LookupResult {
-    /// What the table has, to be believed until then, in monotonic milliseconds.
+    /// The table's entry is still right. It may be trusted until then, in monotonic milliseconds.
     Unchanged(u64),
-    /// A file, or a listing. It is open even if its body is in memory, in case there is no room for that.
+    /// A file, or a listing. It is open even if its body is in memory, in case the table has no room for
+    /// the body.
     File(Box<Entry>),
-    /// A directory that was asked for without its slash.
+    /// A directory that was requested without its slash.
     NoSlash,
-    /// A script, which applications run and nobody is sent: the one of that path, or in that directory the
-    /// index name of this number.
+    /// A script, which an application runs and no client is sent: the file at that path, or in that
+    /// directory the file with the index name of this number.
     Script(Option<usize>),
-    /// Something that a route refuses to clients.
+    /// A file that a route refuses to clients.
     Barred(Elsewhere),
     /// Nothing that may be sent.
     Refused(Status),
@@ -65,26 +66,26 @@ pub enum LookupResult {
     Exhausted,
 }
 
-/// What a name stands for. Its entry is told by its place in the table, which is of use until the table next
-/// changes, or by a pin.
+/// What a name stands for. An entry is given by its place in the table, which is valid until the table
+/// next changes, or by a pin.
 #[derive(Clone, Debug)]
 pub enum Resolved<E = Place> {
     /// A file or a listing.
     Entry(E),
-    /// A directory that was asked for without its slash.
+    /// A directory that was requested without its slash.
     NoSlash,
-    /// A script, which applications run: the one of that path, or in that directory the index name of this
-    /// number.
+    /// A script, which an application runs: the file at that path, or in that directory the file with the
+    /// index name of this number.
     Script(Option<usize>),
-    /// Something that a route refuses to clients.
+    /// A file that a route refuses to clients.
     Barred(Elsewhere),
 }
 
-/// What came of a lookup once the table has it: what the name stands for, or the status of its refusal.
+/// The result of a lookup once the table has it: what the name stands for, or the status of its refusal.
 pub type Admitted = Result<Resolved, Status>;
 
 impl Lookup<'_> {
-    /// The lookup of a site's path, or of a coded form of what it names.
+    /// The lookup of a site's path, or of a coded form of the file at it.
     pub(super) fn new(site: SiteNumber, path: &[u8], sibling: Option<Original>) -> Lookup<'_> {
         let path = Cow::Borrowed(path);
         Lookup { site, path, as_owner: false, sibling, cached: None, sharable: false, again: false }
@@ -103,31 +104,31 @@ impl Lookup<'_> {
         self.site
     }
 
-    /// The path that is looked up.
+    /// The path to look up.
     pub fn path(&self) -> &[u8] {
         &self.path
     }
 
-    /// The lookup as it can be given to somebody else.
+    /// The lookup in a form that another thread can take.
     pub(super) fn into_owned(self) -> Lookup<'static> {
         Lookup { path: Cow::Owned(self.path.into_owned()), ..self }
     }
 
-    /// The site, and the directory below its root that it goes into, which may be another file system; empty
-    /// for the root itself.
+    /// The site, and the first directory on the path below the site's root. It may be on another file
+    /// system. Empty for the root itself.
     pub fn top_directory(&self) -> (SiteNumber, &[u8]) {
         let path = self.path.strip_prefix(b"/").unwrap_or(&self.path);
         (self.site, path.iter().position(|&byte| byte == b'/').map_or(&[], |end| &path[..end]))
     }
 
-    /// The name that lookups of one thing have in common, if one can stand for all of them.
+    /// The name that identical lookups have in common, if one can stand for all of them.
     pub fn shared_name(&self) -> Option<(Box<[u8]>, Variant)> {
         self.sharable.then(|| (self.path.as_ref().into(), self.variant()))
     }
 }
 
 impl Cached {
-    /// What an entry was made of, if it stays right for as long as that stays the same.
+    /// What an entry was made of, if the entry stays right as long as that stays the same.
     pub(super) fn of(entry: &Facts) -> Option<Self> {
         let Facts { stat, index, siblings, lasting, .. } = *entry;
         lasting.then_some(Self { stat, index, siblings })
@@ -135,7 +136,7 @@ impl Cached {
 }
 
 impl LookupResult {
-    /// Believed for no longer than that, in monotonic milliseconds.
+    /// The result, trusted no longer than until `most_ms`, in monotonic milliseconds.
     pub(super) fn trusted_until(mut self, most_ms: u64) -> Self {
         match &mut self {
             Self::Unchanged(until_ms) => *until_ms = most_ms.min(*until_ms),

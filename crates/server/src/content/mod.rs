@@ -1,41 +1,48 @@
-//! The document roots as a service: it turns a request's head into the plan of its reply.
+//! The content service: it turns a request's head into the plan of its reply, from the files below the
+//! document roots.
 //!
 //! ```text
 //! Head -- path --> name -- find --> entry -- reply --> Plan
 //!                           |  ^
-//!                    Lookup |  | LookupResult    (a miss, or an entry that was not looked at for a while)
+//!                    Lookup |  | LookupResult    (a miss, or an entry that is due for a check)
 //!                           v  |
 //!                         resolver
 //! ```
 //!
-//! - `path` makes one name of all the ways to write a path, and refuses those that name no file.
-//! - `table` holds open files under these names; `entry` is what it holds of each, and `ends` tells whether
-//!   one has only grown. `shared_table` is one for several workers, and `tables` one of the two.
-//! - `find` goes from a name to its entry, and makes one from what a `lookup` finds.
-//! - `sites` are told by the host that is asked; each has a root, and what is said of it.
-//! - `resolver` finds what a name stands for, and is all that may have to wait for a disk, as far as
-//!   `patience` allows; `root` is the directory that it starts from, and `load` opens a file and makes an
-//!   entry, with `types` and `rules` for its header lines; `outdated` tells of siblings that were not made
-//!   anew with their file.
-//! - `routes` are what is done with some paths in place of that, or where it finds nothing; `follow` does it.
-//! - `judge` is for what a path leads to by another name: what routes refuse clients is refused by every path
-//!   that leads there. `encoded` are paths that name no file and may be an application's. `explain` says for
-//!   people what is done.
-//! - `named` is for files that applications send by their name, `composed` for replies with such files in
+//! - `path` maps all spellings of a path to one name, and refuses paths that name no file.
+//! - `table` holds open files under these names. `entry` is what it holds for each file, and `ends` finds
+//!   out whether a file has only grown. `shared_table` is a table that several workers share. `tables` is
+//!   a table of either kind.
+//! - `find` gets the entry for a name, and makes an entry from the result of a `lookup`.
+//! - `sites` selects the site by the requested host. Each site has a root and its own settings.
+//! - `resolver` finds the file for a name. It is the only part that may block on a disk, as far as
+//!   `patience` allows. `root` is the directory that it starts from. `load` opens a file and makes an
+//!   entry, with `types` and `rules` for the header lines. `outdated` warns about precompressed siblings
+//!   that are older than their file.
+//! - `routes` are the operator's rules that answer some paths instead of files, or where no file is
+//!   found. `follow` applies them.
+//! - `judge` handles paths that lead to a file under another name: what a route refuses to a client is
+//!   refused on every path that leads there. `encoded` is for paths that name no file but may belong to
+//!   an application. `explain` describes for people what the server does with a path.
+//! - `named` is for files that applications send by name, `composed` for replies that have such files in
 //!   their bodies.
-//! - `refusals` tells the operator why there is none.
-//! - `reply` decides between whole, part and 304, and lays out the plan.
-//! - `listing` and `error_page` make the pages that are no files.
+//! - `refusals` tells the operator why a file was refused.
+//! - `reply` decides between the whole file, a part and 304, and lays out the plan.
+//! - `listing` and `error_page` make the pages that are not files.
 //!
-//! Whoever must not wait answers [without patience](Patience::None), or with less than
-//! [all](Patience::Unlimited), may get a [`Lookup`] in place of a plan, has [`Resolvers`] look in another
-//! thread or at another time, [admits](Content::admit) what it found, [keeps](Content::keep) that for the
-//! request, and answers again.
+//! A caller that must not block answers [without patience](Patience::None), or with less than
+//! [all](Patience::Unlimited). That caller may get a [`Lookup`] instead of a plan. Then it does the
+//! following:
 //!
-//! Everything is read-only and for GET and HEAD; other methods are refused here, unless a route has an answer
-//! for them. Misses are not remembered:
-//! the kernel keeps names that don't exist itself (the dentry cache), and a table of them could be filled by
-//! anybody.
+//! 1. It has [`Resolvers`] do the lookup, in another thread or at another time.
+//! 2. It [admits](Content::admit) the result and [keeps](Content::keep) it for the request.
+//! 3. It answers again.
+//!
+//! Everything is read-only and for GET and HEAD. Other methods are refused here, unless a route has an
+//! answer for them.
+//!
+//! Misses are not remembered. The kernel already remembers names that do not exist (the dentry cache),
+//! and any client could fill a table of them.
 
 mod call;
 mod composed;
@@ -111,37 +118,38 @@ pub use self::table::{Pin, TableCounts, TableSize, Variant};
 use self::tables::Tables;
 use crate::config::SiteSettings;
 
-/// What is allowed on files.
+/// The methods that files allow.
 const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 
-/// What pools take of the methods that HTTP itself has. They take any other but CONNECT and TRACE as well.
+/// The methods defined by HTTP itself that pools accept. Pools also accept any other method except
+/// CONNECT and TRACE.
 const ALLOW_BY_POOLS: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
-/// The files below the roots of all sites, as one worker serves them.
+/// The files below the roots of all sites, for one worker.
 #[derive(Debug)]
 pub struct Content {
     table: Tables,
     resolvers: Arc<Resolvers>,
-    /// By their number.
+    /// Indexed by site number.
     sites: Vec<Site>,
-    /// If there are sites for some hosts.
+    /// Set if some sites are for certain hosts only.
     hosts: Option<Hosts>,
     max_ranges: usize,
-    /// Where paths are decoded.
+    /// Buffer for decoded paths.
     scratch: Vec<u8>,
 }
 
-/// The plan of a reply, or what must be done first, or instead.
+/// The plan of a reply, or the detour to take first or instead.
 pub type Answer = Result<Plan<Pin>, Detour>;
 
-/// What an error of that status has among its fields.
+/// The header field that an error reply with that status has in addition.
 fn field_of(status: Status) -> Option<(&'static str, &'static [u8])> {
     (status == Status::METHOD_NOT_ALLOWED).then_some(("Allow", ALLOW))
 }
 
 impl Content {
-    /// What is below the roots that `resolvers` have open, those of these sites. `open_files` is how many
-    /// files are kept open at most, and `max_ranges` the most ranges answered in one reply.
+    /// Serves what is below the roots that `resolvers` have open, which are the roots of these sites.
+    /// `open_files` bounds the files kept open, and `max_ranges` the ranges answered in one reply.
     pub fn new(resolvers: Arc<Resolvers>, sites: &[SiteSettings], open_files: u32, max_ranges: u16) -> Self {
         let bounds = Bounds::new(sites, open_files);
         let table = Table::new(bounds);
@@ -149,7 +157,7 @@ impl Content {
         Self::with(table, resolvers, sites, max_ranges)
     }
 
-    /// The same, with a table of files that several workers share.
+    /// Like [`new`](Self::new), with a file table that several workers share.
     pub fn sharing(
         resolvers: Arc<Resolvers>,
         table: SharedTable,
@@ -170,7 +178,7 @@ impl Content {
         }
     }
 
-    /// What looks names up, also in place of whoever answers.
+    /// The resolvers that look names up, also on behalf of the worker that answers.
     pub fn resolvers(&self) -> Arc<Resolvers> {
         Arc::clone(&self.resolvers)
     }
@@ -185,12 +193,12 @@ impl Content {
         self.hosts.as_ref().map_or(0, |hosts| hosts.of(head.host_name().unwrap_or_default()))
     }
 
-    /// Decides the reply to a request. `now_ms` is monotonic; `sheet` is for the plan to be written on.
+    /// Decides the reply to a request. `now_ms` is monotonic. The plan is written on `sheet`.
     ///
     /// # Errors
     ///
-    /// A lookup that must be had first and that there is no patience for: [keep](Self::keep) what it finds
-    /// with what has been `prefetched`, and answer again. Or an application that is to be called.
+    /// Either a lookup must come first, and the caller's patience does not allow it: [keep](Self::keep)
+    /// the result with what has been `prefetched`, and answer again. Or an application must be called.
     #[inline]
     pub fn answer(
         &mut self,
@@ -208,7 +216,7 @@ impl Content {
         plan
     }
 
-    /// What was [admitted](Self::admit) is not used any more, but for what is [kept](Self::keep).
+    /// Releases what was [admitted](Self::admit), except what is [kept](Self::keep).
     pub fn let_go(&mut self) {
         self.table.let_go();
     }
@@ -226,20 +234,20 @@ impl Content {
         self.serve(Path::sent(head.path), request, sheet)
     }
 
-    /// A part of the memory of a pinned entry. `None`: it is shared, and has been spoilt since.
+    /// A part of the memory of a pinned entry. `None`: the entry is shared, and has been corrupted since.
     #[inline]
     pub fn memory(&self, pin: &Pin, range: Range<u32>) -> Option<Slice<'_>> {
         self.table.memory(pin.0, range)
     }
 
-    /// The file of a pinned entry of which a plan sends a file range. `None`: it is shared, and has been
-    /// spoilt since.
+    /// The file of a pinned entry, for a plan that sends a file range. `None`: the entry is shared, and
+    /// has been corrupted since.
     #[inline]
     pub fn file(&self, pin: &Pin) -> Option<BorrowedFd<'_>> {
         self.table.file(pin.0)
     }
 
-    /// The way to bring a window of a pinned file into memory.
+    /// What is needed to bring a window of a pinned file into memory.
     ///
     /// # Panics
     ///
@@ -251,15 +259,15 @@ impl Content {
         Fetch { file, device, inode, window }
     }
 
-    /// Whether a window of a pinned file was found in memory lately.
+    /// Whether a window of a pinned file was recently found in memory.
     #[inline]
     pub fn was_resident(&self, pin: &Pin, window: u64, now_ms: u64) -> bool {
-        // A listing is nowhere else.
+        // A listing is only ever in memory.
         self.table.resident(pin.0).is_some_and(|resident| resident.has(window, now_ms))
             || self.table.stat(pin.0).kind == FileKind::Directory
     }
 
-    /// Looks whether a window of a pinned file is in memory, and remembers for a moment that it is.
+    /// Checks whether a window of a pinned file is in memory. If so, remembers that for a moment.
     pub fn is_resident(&self, pin: &Pin, window: u64, now_ms: u64) -> bool {
         let size = self.table.stat(pin.0).size;
         let is_resident = self.file(pin).is_none_or(|file| Fetch::is_needless(file, size, window));
@@ -269,21 +277,21 @@ impl Content {
         is_resident
     }
 
-    /// Whether a pinned file still has what was promised: it was not truncated or written to since it was
-    /// opened, but perhaps appended to. A file that was removed or replaced under its name is intact, as its
-    /// bytes are still there.
+    /// Whether a pinned file still has the promised bytes: it was not truncated or overwritten since it
+    /// was opened, though it may have been appended to. A file that was removed or replaced under its
+    /// name is intact, as its bytes are still there.
     pub fn intact(&self, pin: &Pin) -> bool {
         self.is_intact(pin.0)
     }
 
-    /// Closes half of the files that are kept open, as far as no reply uses them: descriptors ran out. Says
-    /// whether there was one.
+    /// Closes half of the files that are kept open, except those that a reply uses. Call it when the
+    /// descriptors have run out. Returns whether any file was closed.
     #[cold]
     pub fn close_half(&mut self) -> bool {
         self.table.close_half() > 0
     }
 
-    /// Whether what is pinned is in no table, so that only this worker, or thread, can send and unpin it.
+    /// Whether the pinned entry is in no table. Then only this worker or thread can send and unpin it.
     pub fn is_apart(pin: &Pin) -> bool {
         shared_table::is_apart(pin.0)
     }
@@ -294,18 +302,18 @@ impl Content {
         self.table.unpin(pin);
     }
 
-    /// The worker accepts nobody any more: gives up what it has at hand for those who come, where that is
-    /// shared memory.
+    /// Releases shared memory that was kept for further clients. Call it when the worker accepts no more
+    /// connections.
     pub fn retire(&mut self) {
         self.table.retire();
     }
 
-    /// The document roots, as they are kept open.
+    /// The open document roots.
     pub fn roots(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.resolvers.roots()
     }
 
-    /// What the open-file table has done so far.
+    /// Counts of what the open-file table has done so far.
     pub fn table_counts(&self) -> TableCounts {
         self.table.counted()
     }
@@ -315,12 +323,12 @@ impl Content {
         self.table.size()
     }
 
-    /// What the open-file table takes beside what it [holds](Self::table_size): places, names and paths.
+    /// The table's memory in addition to what it [holds](Self::table_size): places, names and paths.
     pub fn table_structure_bytes(&self) -> u64 {
         self.table.structure_bytes()
     }
 
-    /// Whether an entry's body is what it was when the entry was made.
+    /// Whether an entry's body still is what it was when the entry was made.
     fn is_intact(&self, place: Place) -> bool {
         let Some(file) = self.table.file(place) else { return true };
         let before = self.table.stat(place);
@@ -342,8 +350,8 @@ impl Content {
     #[inline]
     fn serve(&mut self, path: Path<'_>, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
         let mut found = self.select(path, request);
-        // A part is joined to what the client has by the tag alone, which must not be of bytes that are no
-        // more.
+        // The client joins a part to the bytes that it has by the tag alone. So the tag must not be that
+        // of bytes that are gone.
         if request.wants_part_unseen(path)
             && let Ok(Resolved::Entry(place)) | Err(Obstacle::Bare(place)) = found
             && !self.is_intact(place)
@@ -360,7 +368,7 @@ impl Content {
                 Err(answer) => return answer,
             },
         };
-        // The one call: a second keeps it from being made part of this.
+        // The only call: a second one would keep the compiler from inlining it here.
         self.reply(place, request, sheet)
     }
 
@@ -377,7 +385,7 @@ impl Content {
         })
     }
 
-    /// The reply with a bare entry.
+    /// The reply from a bare entry.
     #[inline(never)]
     fn reply_bare(&mut self, place: Place, request: &Request<'_>, sheet: Sheet<Pin>) -> Answer {
         let lines = self.lines(place, request.asking.site, request.asking.now);
@@ -392,7 +400,7 @@ impl Content {
         })
     }
 
-    /// The header lines of an entry, if it is bare.
+    /// The header lines of an entry, if the entry is bare.
     fn lines(&mut self, place: Place, site: SiteNumber, now: Now) -> Option<Lines> {
         if !self.table.entry(place).is_bare() {
             return None;
@@ -402,7 +410,7 @@ impl Content {
         Some(self.resolvers.of(site).loader.lines(entry, kept, now))
     }
 
-    /// An error that a request for a file can run into.
+    /// The reply to a request for a file that fails with an error.
     #[cold]
     fn refuse(
         &mut self,
@@ -413,7 +421,7 @@ impl Content {
         self.refuse_with(status, field_of(status), request, sheet)
     }
 
-    /// The error of a request for ranges of which none is in a file of that size.
+    /// The error reply to a request for ranges of which none is within a file of that size.
     fn refuse_range(
         &mut self,
         size: u64,
@@ -440,11 +448,11 @@ impl Content {
         Ok(self.error_with(plan, request.asking.site, page, Some(request.head.path)))
     }
 
-    /// 301 to the same path with a slash at its end, so that relative links in the directory's pages lead
-    /// into it.
+    /// 301 to the same path with a slash at its end, so that relative links in the directory's pages
+    /// resolve below the directory.
     fn redirect(&self, path: Path<'_>, request: &Request<'_>, sheet: Sheet<Pin>) -> Plan<Pin> {
-        // A path alone is a full reference (RFC 9110 section 10.2.2), and right behind any proxy. It begins
-        // with one slash, so it can't be taken for another host's.
+        // A path alone is a full reference (RFC 9110 section 10.2.2), and correct behind any proxy. It
+        // begins with one slash only, so no client takes it for a reference to another host.
         let mut location = escape::path(path.bytes()).to_string();
         location.push('/');
         if let Some(query) = request.head.query() {
@@ -457,9 +465,9 @@ impl Content {
         plan
     }
 
-    /// Adds the operator's header fields of a site to the head of a reply that is no file, and when to
-    /// ask again. `raw_path` is the path of the request, if it has been read; one that can't be decoded is
-    /// matched as it is.
+    /// Adds a site's configured header fields to the head of a reply that is not a file, and
+    /// `Retry-After` to a 503. `raw_path` is the path of the request, if it has been read. A path that
+    /// cannot be decoded is matched undecoded.
     fn add_fields(
         &self,
         plan: &mut Plan<Pin>,

@@ -1,6 +1,6 @@
-//! Files that an application names in place of a reply (`X-Sendfile`, `X-Accel-Redirect`): they are looked up
-//! below a directory that its pool may send from, by the same way as all others, and sent with what the
-//! application says of them, in ranges and under conditions as clients ask for.
+//! Files that an application names instead of sending a body (`X-Sendfile`, `X-Accel-Redirect`). They are
+//! looked up like all other files, below a directory that the pool may send from. They are sent with the
+//! application's header fields, in ranges and under conditions if the client asks for these.
 
 use http1::{Head, Method, Plan, Sheet, Stamp, Status};
 
@@ -17,38 +17,38 @@ use super::reply::{self, Verdict};
 use super::request::{Asking, Request};
 use super::table::{Pin, Place};
 
-/// What is sent in place of what an application has said.
+/// What is sent instead of an application's reply.
 #[derive(Debug)]
 pub enum Named {
     /// A file.
     File(NamedFile),
-    /// What it said, with files in it.
+    /// The application's bytes, with files among them.
     Parts(Composed),
 }
 
 /// A file that an application has named.
 #[derive(Debug)]
 pub struct NamedFile {
-    /// The site that the client has asked, whose pages tell of errors.
+    /// The site of the client's request. Its error pages are used.
     pub asked: SiteNumber,
     /// The directory, by its number among all sites.
     pub directory: SiteNumber,
-    /// The path below that, which begins with a slash and has no dot segments.
+    /// The path below the directory. It begins with a slash and has no dot segments.
     pub path: Box<[u8]>,
-    /// The application's status. With one other than 200 the file is sent whole.
+    /// The application's status. If it is not 200, the file is sent whole.
     pub status: Status,
-    /// Its phrase for that, if it has one.
+    /// The application's reason phrase, if it sent one.
     pub reason: Option<Box<[u8]>>,
-    /// Lines of the application's head that go with the file, each with its end: those about the content.
+    /// Lines of the application's head about the content, each with its line end. They go with the file.
     pub content_lines: Vec<u8>,
-    /// All others, which go with 304 as well.
+    /// All other lines, which go with 304 as well.
     pub lines: Vec<u8>,
-    /// Whether its type is among them.
+    /// Whether Content-Type is among the content lines.
     pub has_type: bool,
 }
 
 impl NamedFile {
-    /// The path that a target stands for, without escapes, dot segments and query. `None`: none.
+    /// The path of a target, without escapes, dot segments and query. `None`: it has none.
     pub fn decoded(target: &[u8]) -> Option<Vec<u8>> {
         let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
         let mut decoded = Vec::new();
@@ -56,25 +56,25 @@ impl NamedFile {
         Some(decoded)
     }
 
-    /// A path as it stands, if it is the only way to write it. `None`: it is not.
+    /// The path unchanged, if it can be written in no other way. `None`: it can.
     pub fn literal(path: &[u8]) -> Option<Vec<u8>> {
         let is_name = |segment: &[u8]| !matches!(segment, b"" | b"." | b"..") && !segment.contains(&0);
         let inner = path.strip_prefix(b"/")?;
         inner.split(|byte| *byte == b'/').all(is_name).then(|| path.to_vec())
     }
 
-    /// Whether a client's conditions and ranges apply to it.
+    /// Whether the client's conditions and ranges apply to the file.
     fn is_judged(&self, head: &Head<'_>) -> bool {
         self.status == Status::OK && matches!(head.method, Method::Get | Method::Head)
     }
 }
 
 impl Content {
-    /// Decides the reply that is a named file, or an error in its place.
+    /// Decides the reply with a named file, or an error reply.
     ///
     /// # Errors
     ///
-    /// A lookup that must be had first, as of [`answer`](Self::answer).
+    /// A lookup must come first, as for [`answer`](Self::answer).
     pub fn answer_with_file(
         &mut self,
         file: &NamedFile,
@@ -95,7 +95,7 @@ impl Content {
         plan
     }
 
-    /// What is answered where a named file can't be had.
+    /// The reply if a named file cannot be sent.
     pub(super) fn answer_obstacle(
         &mut self,
         obstacle: Obstacle,
@@ -112,7 +112,7 @@ impl Content {
     fn find_named(&mut self, file: &NamedFile, request: &Request<'_>) -> Result<Place, Obstacle> {
         let path = Path::known(&file.path);
         let mut found = self.select_file(path, request)?;
-        // As for any other file: a part must not be of bytes that are no more.
+        // As for any other file: a part must not consist of bytes that are gone.
         if let Resolved::Entry(place) = found
             && file.is_judged(request.head)
             && request.wants_part_unseen(path)
@@ -129,7 +129,7 @@ impl Content {
         }
     }
 
-    /// The file that a path names, in the coding that the client likes best.
+    /// The file at a path, in the coding that the client prefers.
     fn select_file(&mut self, path: Path<'_>, request: &Request<'_>) -> Result<Resolved, Obstacle> {
         match self.select(path, request) {
             Err(Obstacle::Bare(place)) => Ok(Resolved::Entry(place)),
@@ -137,7 +137,8 @@ impl Content {
         }
     }
 
-    /// The reply with a file that was found by the request for it; errors are those of the site asked.
+    /// The reply with a file that was found for the request `there`. Error replies belong to the site of
+    /// `asked`.
     fn reply_with_file(
         &mut self,
         file: &NamedFile,
@@ -146,7 +147,7 @@ impl Content {
         sheet: Sheet<Pin>,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let (head, stamp) = (there.head, there.stamp);
-        // Conditions and ranges are of GET and HEAD (RFC 9110 sections 13.1 and 14.2).
+        // Conditions and ranges apply to GET and HEAD only (RFC 9110 sections 13.1 and 14.2).
         let lines = self.lines(place, there.asking.site, there.asking.now);
         let verdict = if file.is_judged(head) {
             reply::judge_with(there, &mut self.table, (place, lines.as_ref()), self.max_ranges)
@@ -158,7 +159,7 @@ impl Content {
             Verdict::Unsatisfiable(size) => return self.refuse_range(size, asked, sheet),
             Verdict::NotModified => (Status::NOT_MODIFIED, None),
             Verdict::Part(range) => (Status::PARTIAL_CONTENT, Some(range)),
-            // Several ranges may be answered with all of it (RFC 9110 section 14.2).
+            // Several ranges may be answered with the whole file (RFC 9110 section 14.2).
             Verdict::Whole | Verdict::Parts(_) => (file.status, None),
         };
         let reason = file.reason.as_deref().filter(|_| status == file.status);

@@ -1,8 +1,8 @@
-//! Sites and their routes by number, which is how everything else names them.
+//! Numbers of sites and routes. All other code refers to them by number.
 
-/// A site by its number; 0 is the default one.
+/// The number of a site; 0 is the default site.
 pub type SiteNumber = u16;
 
-/// A route by its number.
+/// The number of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elsewhere(pub(super) usize);

@@ -1,5 +1,5 @@
-//! Precompressed siblings that are older than their file, and so of no use: each is told of once, to whoever
-//! is to make it anew.
+//! Warnings about precompressed siblings that are older than their file, and so not used. The operator has
+//! to compress the file again, and gets one warning for each.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError};
 
 use sys::file::FileStat;
 
-/// How many are told of at most, in the life of a process.
+/// The most warnings in the life of a process.
 const MOST: usize = 1_000;
 
-/// Those that have been told of.
+/// The siblings that were warned about.
 #[derive(Debug, Default)]
 pub(super) struct Outdated {
     hasher: RandomState,
@@ -18,8 +18,8 @@ pub(super) struct Outdated {
 }
 
 impl Outdated {
-    /// Tells of one, unless that was done since its file was last changed. A client that asks again has
-    /// nothing more told.
+    /// Warns about a sibling, unless that was done since its file was last changed. So further requests
+    /// log nothing more.
     pub(super) fn tell(&self, sibling: &[u8], original: &FileStat) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.len() >= MOST || !told.insert(self.hasher.hash_one((sibling, original.mtime))) {

@@ -1,28 +1,29 @@
-//! Request paths: from the bytes on the request line to the one name that a file has in the open-file table.
+//! Request paths: turns the bytes on the request line into the one name that a file has in the open-file
+//! table.
 //!
-//! A name begins with `/` and has no escapes, no empty segments, no dot segments and no NUL. It need not be
-//! UTF-8: file names need not be, either. Nearly every path arrives as one. So the table is asked for it as
-//! it was [sent](Path::sent): all names there are such, and nothing else finds one. Before anything else is
-//! done with it, it is looked at ([`Path::is_plain`]), and what is no name is decoded into a buffer of the
-//! caller's ([`Path::decode`]).
+//! A name begins with `/` and has no escapes, no empty segments, no dot segments and no NUL. It need not
+//! be UTF-8, as file names need not be, either. Nearly every path arrives in this form. So the table is
+//! first searched for the path as it was [sent](Path::sent): all names in the table have this form, and
+//! no other path finds one. Before any other use, the path is checked ([`Path::is_plain`]). A path that
+//! is not a name is decoded into a buffer of the caller ([`Path::decode`]).
 //!
-//! Dot segments are resolved by what the path says (RFC 3986 section 5.2.4), once escapes are decoded and
-//! empty segments are gone, and whatever else looks at a path sees what comes out. Only a path that leads
-//! above the root on its way is refused: that RFC would stay at the root, but nobody who asks for that means
-//! well.
+//! Escapes are decoded and empty segments removed first. Then dot segments are resolved by the text of
+//! the path (RFC 3986 section 5.2.4). All other code sees the result. Only a path that at some point
+//! leads above the root is refused. RFC 3986 would stay at the root, but a client that requests such a
+//! path is up to no good.
 //!
-//! Names that begin with a dot are commonly not meant for the public (`.git`, `.htpasswd`) and are refused
-//! unless the operator says otherwise. `/.well-known/` is the exception: RFC 8615 made it for the public.
+//! Names that begin with a dot are usually not public (`.git`, `.htpasswd`). They are refused unless the
+//! operator allows them. The exception is `/.well-known/`, which RFC 8615 defines as public.
 
 use http1::Status;
 
-/// Longest path that the kernel takes, `PATH_MAX` without its NUL; see `path_resolution(7)`.
+/// The longest path that the kernel accepts: `PATH_MAX` without its NUL; see `path_resolution(7)`.
 const LONGEST: usize = 4095;
 
 /// The directory of RFC 8615, which is served although its name begins with a dot.
 const WELL_KNOWN: &[u8] = b".well-known";
 
-/// The name of a file, or what may be one.
+/// The name of a file, or a path that may be one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Path<'a> {
     bytes: &'a [u8],
@@ -36,13 +37,13 @@ pub(super) enum Refusal {
     NotAbsolute,
     /// A `%` without two hexadecimal digits.
     Escape,
-    /// A NUL, which no file name holds.
+    /// A NUL, which no file name contains.
     Nul,
-    /// A `..` segment that leads out of the root, even if others lead back in.
+    /// A `..` segment that leads out of the root, even if later segments lead back in.
     AboveRoot,
-    /// A `%2F`: it stands for a slash within a name (RFC 3986 section 2.2), and no file name holds one.
+    /// A `%2F`: it means a slash within a name (RFC 3986 section 2.2), and no file name contains one.
     EncodedSlash,
-    /// A name that begins with a dot, and is not to be served.
+    /// A name that begins with a dot, and must not be served.
     Hidden,
     /// Longer than any path can be.
     TooLong,
@@ -51,17 +52,17 @@ pub(super) enum Refusal {
 impl Refusal {
     pub(super) const COUNT: usize = Self::TooLong as usize + 1;
 
-    /// The status that says so.
+    /// The status for the client.
     pub(super) fn status(self) -> Status {
         match self {
             Self::NotAbsolute | Self::Escape | Self::Nul | Self::AboveRoot => Status::BAD_REQUEST,
-            // Hidden files are not told from missing ones.
+            // Hidden files look like missing ones.
             Self::EncodedSlash | Self::Hidden => Status::NOT_FOUND,
             Self::TooLong => Status::URI_TOO_LONG,
         }
     }
 
-    /// Why, in words for the operator.
+    /// The reason, for the operator.
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::NotAbsolute => "it does not begin with a slash",
@@ -76,13 +77,14 @@ impl Refusal {
 }
 
 impl<'a> Path<'a> {
-    /// A path as it was sent, in which no percent sign is.
+    /// A path as it was sent. It contains no percent sign.
     #[inline]
     pub(super) fn sent(bytes: &'a [u8]) -> Self {
         Self { bytes, is_known: false }
     }
 
-    /// Whether it is a name: it has no escape, no empty segment, no segment that begins with a dot, no NUL.
+    /// Whether the path is a name: without escapes, empty segments, segments that begin with a dot, or
+    /// NUL.
     pub(super) fn is_plain(self) -> bool {
         let is_special = |pair: &[u8]| matches!(pair, b"//" | b"/.");
         self.is_known
@@ -92,13 +94,14 @@ impl<'a> Path<'a> {
                 && !self.bytes.windows(2).any(is_special)
     }
 
-    /// The path that `raw` stands for without its escapes and dot segments, written into `buffer`.
+    /// The path of `raw` without its escapes and dot segments, written into `buffer`.
     pub(super) fn decode(raw: &[u8], dotfiles: bool, buffer: &'a mut Vec<u8>) -> Result<Self, Refusal> {
         if raw.first() != Some(&b'/') {
             return Err(Refusal::NotAbsolute);
         }
         buffer.clear();
-        // The query is gone and a slash can't be an escape, so segments can be told apart before decoding.
+        // The query has been cut off, and an escape is never a separator. So segments can be split before
+        // decoding.
         let mut is_directory = true;
         for segment in raw[1..].split(|&byte| byte == b'/') {
             let begin = buffer.len();
@@ -127,13 +130,14 @@ impl<'a> Path<'a> {
         Ok(Self::known(buffer))
     }
 
-    /// A path that is known to be of this form: one from the settings, or made of one by adding a name.
+    /// A path that is known to have this form: from the settings, or made from such a path by adding a
+    /// name.
     pub(super) fn known(bytes: &'a [u8]) -> Self {
         debug_assert!(bytes.first() == Some(&b'/'));
         Self { bytes, is_known: true }
     }
 
-    /// All of it, with the slash that it begins with.
+    /// The whole path, with its leading slash.
     #[inline]
     pub(super) fn bytes(self) -> &'a [u8] {
         self.bytes
@@ -144,7 +148,7 @@ impl<'a> Path<'a> {
         self.bytes.ends_with(b"/")
     }
 
-    /// As the kernel takes it, seen from the root: without the slash at the beginning, `.` for the root
+    /// The path for the kernel, relative to the root: without the leading slash, and `.` for the root
     /// itself.
     pub(super) fn relative(self) -> &'a [u8] {
         match &self.bytes[1..] {
@@ -154,18 +158,18 @@ impl<'a> Path<'a> {
     }
 }
 
-/// Whether a path has a name that is not to be served.
+/// Whether any name in a path must not be served.
 pub(super) fn is_some_hidden(path: &[u8]) -> bool {
     let mut names = path.split(|&byte| byte == b'/').skip(1).enumerate();
     names.any(|(depth, name)| is_hidden(name, depth == 0))
 }
 
-/// Whether a name is not to be served; `is_first`: it stands in the root itself.
+/// Whether a name must not be served. `is_first`: the name is directly below the root.
 pub(super) fn is_hidden(name: &[u8], is_first: bool) -> bool {
     name.starts_with(b".") && !(is_first && name == WELL_KNOWN)
 }
 
-/// Appends what a segment stands for.
+/// Appends the decoded segment.
 fn decode_segment(segment: &[u8], buffer: &mut Vec<u8>) -> Result<(), Refusal> {
     let mut rest = segment;
     while let Some((&byte, after)) = rest.split_first() {
@@ -197,7 +201,7 @@ mod tests {
 
     use super::*;
 
-    /// What the service makes of a raw path.
+    /// The name that the service makes of a raw path.
     fn normalised(raw: &[u8], dotfiles: bool) -> Result<Vec<u8>, Refusal> {
         let mut buffer = Vec::new();
         let decoded = Path::decode(raw, dotfiles, &mut buffer).map(|path| path.bytes().to_vec());
@@ -278,7 +282,7 @@ mod tests {
             ("/a/.%2e/%2e/b", "/b"),
             ("/a%2e/../b", "/b"),
             ("/a/../.well-known/b", "/.well-known/b"),
-            // What is left again was never asked for.
+            // A segment that `..` removes again was never requested.
             ("/.git/../a", "/a"),
         ] {
             assert_eq!(normalised(raw.as_bytes(), false).as_deref(), Ok(path.as_bytes()), "{raw}");
@@ -293,7 +297,7 @@ mod tests {
         let too_long = format!("{longest}/");
         assert!(!Path::sent(too_long.as_bytes()).is_plain());
         assert_eq!(normalised(too_long.as_bytes(), false), Err(Refusal::TooLong));
-        // What counts is what the escapes stand for.
+        // The length counts after decoding.
         assert!(normalised(format!("/{}", "%61".repeat(LONGEST - 1)).as_bytes(), false).is_ok());
         assert!(normalised(format!("/a/..{longest}").as_bytes(), false).is_ok());
     }
@@ -305,10 +309,10 @@ mod tests {
         assert!(Path::known(b"/a/").is_directory() && !Path::known(b"/a").is_directory());
     }
 
-    /// Everything but the bytes that separate.
+    /// Every byte except separators.
     const EVERYTHING: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/');
 
-    /// As little as a client can get away with.
+    /// Only the bytes that a client must escape.
     const NEEDFUL: &AsciiSet = &CONTROLS.add(b'%');
 
     proptest! {
@@ -335,8 +339,8 @@ mod tests {
             }
         }
 
-        /// As RFC 3986 has it (section 5.2.4), but that empty segments are none, and nothing is above the
-        /// root.
+        /// The algorithm of RFC 3986 (section 5.2.4), except that empty segments do not count, and
+        /// nothing is above the root.
         #[test]
         fn dot_segments_mean_what_they_say(
             segments in prop::collection::vec("|\\.|\\.\\.|%2e|%2E\\.|[a-c]", 0..9),

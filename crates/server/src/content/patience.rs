@@ -1,19 +1,19 @@
-//! How long whoever looks something up may wait for a disk.
+//! How long a caller may wait for a disk when it looks something up.
 
 use std::io;
 
-/// How long a lookup may take, which may have to wait for a disk.
+/// How long a lookup may take, as it may have to wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
     /// For as long as it takes.
     Unlimited,
-    /// For files. Making the listing of a directory takes so long that it is left to be done apart from all
-    /// else.
+    /// For files, but not for the listing of a directory. That takes so long that it is made apart from
+    /// everything else.
     Files,
-    /// For names. The body of a small file that is not in memory is left to whoever sends it, from the file,
-    /// and the making of a listing as above.
+    /// For names only. If the body of a small file is not in memory, it is left to the sender, which sends it
+    /// from the file. Listings are made apart, as for `Files`.
     Names,
-    /// Not at all: only what the kernel has in memory is looked at.
+    /// Not at all: the lookup uses only what the kernel has in memory.
     None,
 }
 
@@ -22,12 +22,12 @@ pub enum Patience {
 pub(super) struct WouldBlock;
 
 impl Patience {
-    /// Whether an error of a system call made with it says that the call would have had to wait.
+    /// Whether an error means that a system call with this patience would have had to wait.
     pub(super) fn is_over(self, error: &io::Error) -> bool {
         self == Self::None && error.kind() == io::ErrorKind::WouldBlock
     }
 
-    /// Whether an error of reading a body with it says that the body is to be left to whoever sends it.
+    /// Whether an error of reading a body with this patience means that the body is left to the sender.
     pub(super) fn leaves_body(self, error: &io::Error) -> bool {
         self == Self::Names && error.kind() == io::ErrorKind::WouldBlock
     }

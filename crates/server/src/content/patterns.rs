@@ -1,52 +1,53 @@
-//! Matching a path against all patterns at once.
+//! Matches a path against all patterns at once.
 //!
-//! Patterns lie in a tree, by the names that they are made of: those that begin with the same names share
-//! them, and a name is looked up among all that may follow. So a path costs its own length, and not the
-//! number of patterns, unless many of them have wildcards in the same place. What it may cost is bounded.
+//! Patterns form a tree by their names: patterns that begin with the same names share these, and one hash
+//! look-up finds a name among all that may follow. So the cost depends on the length of the path. It
+//! depends on the number of patterns only if many have wildcards in the same place. The cost of one path
+//! is bounded.
 
 use hashbrown::{HashMap, HashSet};
 
 use crate::config::{NamePattern, Pattern, Segment};
 
-/// Most steps that one path takes: a few milliseconds.
+/// The most steps for one path: a few milliseconds.
 const MOST_STEPS: usize = 1 << 20;
 
-/// Patterns by their numbers, in whose order they were given.
+/// Patterns, numbered in the order in which they were given.
 #[derive(Debug, Default)]
 pub(super) struct Patterns {
-    /// Those that match everything.
+    /// Patterns that match everything.
     always: Vec<usize>,
     by_case: Option<Tree>,
     /// For paths in lower case.
     by_letter: Option<Tree>,
 }
 
-/// What matches a path.
+/// The patterns that match a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Matches {
     /// The numbers of patterns, ascending.
     pub(super) numbers: Vec<usize>,
-    /// Whether that is all: `false` if the path would have taken too many steps.
+    /// Whether these are all: `false` if the path would have taken too many steps.
     pub(super) is_all: bool,
 }
 
-/// What may follow after the same names.
+/// What may follow after certain names.
 #[derive(Debug, Default)]
 struct Node {
     names: HashMap<Box<[u8]>, usize>,
-    /// Names that others follow.
+    /// Names with wildcards that other names follow.
     like: Vec<(NamePattern, usize)>,
-    /// Names that are the last.
+    /// Names with wildcards at the end of a pattern.
     last_like: Vec<(NamePattern, Vec<usize>)>,
-    /// The place behind any number of names.
+    /// The node after any number of names.
     below: Option<usize>,
     /// Patterns that end here.
     ends: Vec<usize>,
-    /// Patterns that end with any names behind these.
+    /// Patterns that match here with any further names.
     ends_below: Vec<usize>,
 }
 
-/// Where a node has a pattern of a name, while the tree is built.
+/// Where a node has a name pattern; used while the tree is built.
 type Known = HashMap<(usize, NamePattern), usize>;
 
 /// The first node is the root.
@@ -54,7 +55,7 @@ type Known = HashMap<(usize, NamePattern), usize>;
 struct Tree(Vec<Node>);
 
 impl Patterns {
-    /// Patterns and whether they ignore case, of which `None` matches everything.
+    /// Takes patterns, and whether each ignores case. `None` matches everything.
     pub(super) fn new<'a>(patterns: impl Iterator<Item = (Option<&'a Pattern>, bool)>) -> Self {
         let mut always = Vec::new();
         let mut trees: [Vec<_>; 2] = Default::default();
@@ -68,12 +69,12 @@ impl Patterns {
         Self { always, by_case: Tree::new(&by_case, false), by_letter: Tree::new(&by_letter, true) }
     }
 
-    /// What matches a path, which begins with a slash.
+    /// The patterns that match a path, which begins with a slash.
     pub(super) fn of_path(&self, path: &[u8]) -> Matches {
         self.of(path.strip_prefix(b"/"), &mut { MOST_STEPS })
     }
 
-    /// What matches a media type, or `None`.
+    /// The patterns that match a media type, or no media type (`None`).
     pub(super) fn of_media_type(&self, media_type: Option<&[u8]>) -> Matches {
         self.of(media_type, &mut { MOST_STEPS })
     }
@@ -156,9 +157,10 @@ impl Tree {
         self.0[at].ends.push(number);
     }
 
-    /// Adds the numbers of what matches these names, as far as the steps go.
+    /// Adds the numbers of patterns that match these names, until the steps are used up.
     fn find(&self, names: &[u8], numbers: &mut Vec<usize>, steps: &mut usize) {
-        // Where a walk along the names may be, and the places behind any number of names, where it stays.
+        // `here` has the nodes reached by exactly these names. `staying` has nodes after any number of
+        // names: they remain.
         let (mut here, mut staying, mut known) = (Vec::new(), Vec::new(), HashSet::new());
         let mut enter =
             |number: usize, here: &mut Vec<usize>, staying: &mut Vec<usize>, found: &mut Vec<usize>| {
@@ -188,7 +190,7 @@ impl Tree {
                     let alike = node.like.iter().filter(|(like, _)| like.matches(name, steps));
                     alike.for_each(|(_, child)| enter(*child, &mut next, &mut staying, numbers));
                 }
-                // A name is hashed in pieces.
+                // Hashing a name takes several steps.
                 *steps = steps.saturating_sub(1 + name.len() / 16 + numbers.len() - found_before);
                 if *steps == 0 {
                     return;
@@ -343,8 +345,8 @@ mod tests {
             }
         }
 
-        /// Where both read the same in them: slashes come one at a time, no class could match one, and no
-        /// wildcard stands for nothing before the first.
+        /// Uses only patterns that both read the same way: with single slashes, without classes that
+        /// could match a slash, and without wildcards that match nothing before the first slash.
         #[test]
         fn patterns_match_as_those_of_globset(
             start in "(/[*]?|/\\*\\*/|\\*\\*/[ab?])([ab?]|\\{a,b\\}|\\{a,b/a\\}|\\[ab])?",
@@ -355,7 +357,7 @@ mod tests {
             let text = text.split('/').enumerate().filter(|(at, name)| *at == 0 || !name.is_empty());
             let text = text.map(|(_, name)| name).collect::<Vec<_>>().join("/");
             let text = Pattern::with_single_stars(&text);
-            // Of slashes and stars alone it makes something else.
+            // globset reads patterns of slashes and stars alone differently.
             if text.chars().all(|c| "*/".contains(c)) {
                 return Ok(());
             }

@@ -1,8 +1,8 @@
-//! What is looked up for a request before it is answered: a request that can't be answered without a lookup
-//! waits for that, and is then answered anew with what was found.
+//! Lookups done for a request before it is answered. A request that cannot be answered without a lookup
+//! waits for the lookup, and is then answered again with the result.
 //!
-//! What was found is pinned for the request, so that a full table or a validity of zero can't send it round
-//! in circles.
+//! The result is pinned for the request, so that a full table or a validity of zero cannot make the
+//! request loop.
 
 use http1::Status;
 
@@ -10,11 +10,11 @@ use super::Content;
 use super::lookup::{Admitted, Lookup, Resolved};
 use super::table::{Pin, Variant};
 
-/// What has been looked up for one request, which believes it as if it had looked itself.
+/// The results of lookups for one request. The request trusts them as if it had just looked up itself.
 #[derive(Debug, Default)]
 pub struct Prefetched {
     results: Vec<PrefetchedEntry>,
-    /// Nothing more will be looked up: the disk does not answer.
+    /// No more lookups: the disk does not respond.
     pub(super) is_given_up: bool,
 }
 
@@ -27,12 +27,12 @@ struct PrefetchedEntry {
 }
 
 impl Prefetched {
-    /// Has the request answered with what there is, without another lookup.
+    /// Makes the request be answered with what is known, without another lookup.
     pub fn give_up(&mut self) {
         self.is_given_up = true;
     }
 
-    /// What that name stands for.
+    /// What that name stands for, if it was looked up.
     pub(super) fn find(&self, path: &[u8], variant: Variant) -> Option<Admitted> {
         let entry = self.results.iter().find(|entry| *entry.path == *path && entry.variant == variant)?;
         Some(match &entry.kept {
@@ -46,7 +46,8 @@ impl Prefetched {
 }
 
 impl Content {
-    /// Keeps for a request what came of a lookup that it asked for, before the table changes again.
+    /// Keeps the result of a lookup for the request that needs it. Call this before the table changes
+    /// again.
     pub fn keep(&mut self, prefetched: &mut Prefetched, lookup: &Lookup<'_>, admitted: &Admitted) {
         let kept = match admitted {
             Ok(Resolved::Entry(place)) => Ok(Resolved::Entry(self.table.pin(*place))),
@@ -59,7 +60,7 @@ impl Content {
         prefetched.results.push(PrefetchedEntry { path, variant: lookup.variant(), kept });
     }
 
-    /// Takes back what was kept for a request.
+    /// Releases what was kept for a request.
     pub fn unkeep(&mut self, prefetched: Prefetched) {
         for entry in prefetched.results {
             if let Ok(Resolved::Entry(pin)) = entry.kept {

@@ -1,9 +1,9 @@
-//! Why files are refused. The client hears no more than the status, and the operator may have meant
-//! otherwise.
+//! Logs why files are refused. The client gets only the status, and the operator may not have intended
+//! the refusal.
 //!
-//! What is wrong with a file can be mended, and is told at the level `info`. What is wrong with a path is the
-//! client's affair, and told at `debug`. What is missing is not told at all: the access log has it. Clients
-//! may ask again and again, so each reason is given once a second.
+//! Problems with a file can be fixed, and are logged at the level `info`. Problems with a path are the
+//! client's, and are logged at `debug`. Missing files are not logged here, as they are in the access log.
+//! Clients may repeat their requests, so each reason is logged once a second.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -28,7 +28,7 @@ pub(super) enum Reason {
 impl Reason {
     const COUNT: usize = Self::Script as usize + 1;
 
-    /// What the client is told.
+    /// The status for the client.
     pub(super) fn status(self) -> Status {
         match self {
             Self::Denied | Self::Irregular | Self::Unlisted => Status::FORBIDDEN,
@@ -53,7 +53,7 @@ impl Reason {
     }
 }
 
-/// When reasons were given last.
+/// When each reason was last logged.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     files: [Mutex<Limited>; Reason::COUNT],
@@ -61,7 +61,7 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// Tells why a file is refused.
+    /// Logs why a file is refused.
     pub(super) fn tell_file(&self, path: &[u8], reason: Reason) {
         if tracing::enabled!(Level::INFO)
             && let Some(suppressed) = permit(&self.files[reason as usize])
@@ -71,7 +71,7 @@ impl Refusals {
         }
     }
 
-    /// Tells why a path, as it came, is none of a file.
+    /// Logs why a raw path names no file.
     pub(super) fn tell_path(&self, path: &[u8], refusal: Refusal) {
         if tracing::enabled!(Level::DEBUG)
             && let Some(suppressed) = permit(&self.paths[refusal as usize])
@@ -82,7 +82,8 @@ impl Refusals {
     }
 }
 
-/// Whether a message may pass now, and then how many of its kind might not since the last.
+/// Whether a message may be logged now. If so, returns how many messages of its kind were suppressed
+/// since the last.
 pub(super) fn permit(limited: &Mutex<Limited>) -> Option<u64> {
     limited.lock().unwrap_or_else(PoisonError::into_inner).permit(sys::clock::monotonic_ms())
 }

@@ -1,5 +1,5 @@
-//! From an entry to the reply to one request for it: preconditions (RFC 9110 section 13), ranges (section
-//! 14), or the whole file.
+//! Makes the reply to one request from an entry: by preconditions (RFC 9110 section 13), ranges (section
+//! 14), or with the whole file.
 
 use std::ops::Range;
 
@@ -15,22 +15,22 @@ use super::tables::Tables;
 /// Digits of a multipart boundary.
 const BOUNDARY_LEN: usize = 32;
 
-/// The fields that make a request another one than for the whole file.
+/// The fields that may make the reply something other than the whole file.
 const JUDGED: &[Field] =
     &[Field::IfNoneMatch, Field::IfModifiedSince, Field::Range, Field::IfMatch, Field::IfUnmodifiedSince];
 
-/// What a request comes to.
+/// The kind of reply to a request.
 pub(super) enum Verdict {
     Whole,
     NotModified,
     PreconditionFailed,
     Part(ByteRange),
     Parts(Vec<ByteRange>),
-    /// No range of it exists; with the file's size.
+    /// No requested range exists. Holds the file's size.
     Unsatisfiable(u64),
 }
 
-/// Judges preconditions and ranges. `max_ranges` is the most that are answered one by one.
+/// Evaluates preconditions and ranges. `max_ranges` is the most ranges that are answered one by one.
 #[inline]
 pub(super) fn judge(request: &Request<'_>, table: &mut Tables, place: Place, max_ranges: usize) -> Verdict {
     let fields = &request.head.fields;
@@ -42,7 +42,7 @@ pub(super) fn judge(request: &Request<'_>, table: &mut Tables, place: Place, max
     }
 }
 
-/// The same of an entry that may be bare, with its lines then.
+/// Like [`judge`], for an entry that may be bare. `made` has the lines of a bare entry.
 pub(super) fn judge_with(
     request: &Request<'_>,
     table: &mut Tables,
@@ -60,7 +60,7 @@ pub(super) fn judge_with(
     }
 }
 
-/// Adds header lines of an entry, those that `of` says: what it keeps, or what was made for the reply.
+/// Adds those header lines of an entry that `of` selects: kept lines, or lines made for this reply.
 #[inline]
 pub(super) fn lines(
     plan: &mut Plan<Pin>,
@@ -79,7 +79,7 @@ pub(super) fn lines(
 
 fn judge_fields(fields: &Fields<'_>, is_get: bool, entry: &Facts, head: &[u8], max_ranges: usize) -> Verdict {
     if entry.is_listing() {
-        // It has no validators, and no part of it would fit another.
+        // A listing has no validators, and a part of one listing would not fit another.
         return Verdict::Whole;
     }
     let validators = entry.validators(head);
@@ -88,7 +88,7 @@ fn judge_fields(fields: &Fields<'_>, is_get: bool, entry: &Facts, head: &[u8], m
         Outcome::PreconditionFailed => return Verdict::PreconditionFailed,
         Outcome::Proceed => {}
     }
-    // Only GET knows ranges (section 14.2).
+    // Ranges are defined for GET only (section 14.2).
     let Some(value) =
         fields.sole(Field::Range).filter(|_| is_get && conditional::range_applies(fields, &validators))
     else {
@@ -99,15 +99,16 @@ fn judge_fields(fields: &Fields<'_>, is_get: bool, entry: &Facts, head: &[u8], m
         Ranges::Unsatisfiable => Verdict::Unsatisfiable(entry.size()),
         Ranges::Satisfiable(ranges) => match ranges[..] {
             [range] => Verdict::Part(range),
-            // Parts of a coded file: it is not settled whether Content-Encoding speaks of the parts or of the
-            // multipart around them, and ignoring the field is always right (section 14.2).
+            // Several parts of a coded file: the standard does not settle whether Content-Encoding refers
+            // to the parts or to the multipart around them. Ignoring the Range field is always allowed
+            // (section 14.2).
             _ if !entry.coding_line(head).is_empty() => Verdict::Whole,
             _ => Verdict::Parts(ranges.to_vec()),
         },
     }
 }
 
-/// 200: header lines and body as they lie ready.
+/// 200: header lines and body as the entry has them.
 #[inline]
 pub(super) fn whole(
     table: &mut Tables,
@@ -129,7 +130,7 @@ pub(super) fn whole(
     plan
 }
 
-/// 304: what the client has is still right.
+/// 304: the client's copy is still right.
 pub(super) fn not_modified(
     table: &mut Tables,
     (place, made): (Place, Option<&Lines>),
@@ -206,7 +207,7 @@ pub(super) fn parts(
     plan
 }
 
-/// What stands around the boundary of a part, around the numbers of its Content-Range, and around the last
+/// The text around the boundary of a part, around the numbers of its Content-Range, and around the last
 /// boundary.
 const PART: &str = "\r\n--\r\n";
 const CONTENT_RANGE: &str = "Content-Range: bytes -/\r\n\r\n";
@@ -223,7 +224,7 @@ pub(super) fn content_range(plan: &mut Plan<Pin>, range: ByteRange, size: u64) {
     plan.bytes(b"\r\n");
 }
 
-/// A range of the body, from where it is.
+/// A range of the body, from memory or from the file.
 pub(super) fn piece(plan: &mut Plan<Pin>, entry: &Facts, range: ByteRange) {
     if entry.is_in_memory() {
         let from = entry.marks.body + range.first as u32;
@@ -233,7 +234,7 @@ pub(super) fn piece(plan: &mut Plan<Pin>, entry: &Facts, range: ByteRange) {
     }
 }
 
-/// A boundary that the author of a file could not foresee and put into it.
+/// A boundary that the author of a file could not predict and put into the file.
 fn boundary(table: &mut Tables, now_ms: u64) -> [u8; BOUNDARY_LEN] {
     let (high, low) = (table.random(now_ms), table.random(!now_ms));
     let bits = u128::from(high) << 64 | u128::from(low);

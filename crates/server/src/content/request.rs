@@ -1,4 +1,4 @@
-//! One request, as it is asked for files.
+//! One request for files.
 
 use http1::coding::Coding;
 use http1::{Field, Head, Stamp};
@@ -11,7 +11,7 @@ use super::patience::Patience;
 use super::prefetch::Prefetched;
 use super::table::Variant;
 
-/// A request, and what its reply takes beside the file.
+/// A request, and what its reply needs in addition to the file.
 pub(super) struct Request<'a> {
     pub(super) head: &'a Head<'a>,
     pub(super) asking: Asking<'a>,
@@ -19,7 +19,7 @@ pub(super) struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Whether it asks for a part of a file that has not been looked at for it.
+    /// Whether the request asks for a part of a file that was not looked up for this request.
     #[inline]
     pub(super) fn wants_part_unseen(&self, path: Path<'_>) -> bool {
         let seen = |had: &Prefetched| had.find(path.bytes(), self.asking.plain()).is_some();
@@ -27,16 +27,16 @@ impl Request<'_> {
     }
 }
 
-/// How a request asks for files.
+/// How a request looks for files.
 #[derive(Clone, Copy)]
 pub(super) struct Asking<'a> {
-    /// The site that it is for.
+    /// The site that the request is for.
     pub(super) site: SiteNumber,
     pub(super) now: Now,
-    /// What has been looked up for it, or tried to, if anything has.
+    /// The results of lookups for the request, if any were made or tried.
     pub(super) prefetched: Option<&'a Prefetched>,
     pub(super) patience: Patience,
-    /// Whether the site's owner names the files, to whom no route refuses anything.
+    /// Whether the site's owner names the files. No route refuses them then.
     pub(super) as_owner: bool,
 }
 
@@ -49,7 +49,7 @@ impl<'a> Asking<'a> {
         Self { site, now, prefetched, patience, as_owner: false }
     }
 
-    /// The lookup of a path for it.
+    /// The lookup of a path for this request.
     pub(super) fn lookup<'p>(&self, path: &'p [u8], sibling: Option<Original>) -> Lookup<'p> {
         Lookup { as_owner: self.as_owner, ..Lookup::new(self.site, path, sibling) }
     }

@@ -1,13 +1,14 @@
-//! Finding what a name stands for in the file system: all of the service that may have to wait for a disk.
+//! Finds in the file system what a name stands for. This is the only part of the service that may wait
+//! for a disk.
 //!
 //! ```text
 //! Lookup -- Resolver::look_up --> LookupResult -- Content::admit --> table
 //! ```
 //!
-//! Nothing here touches the table, so that a lookup can be had in any thread. The event-driven architectures
-//! that leave waiting to others look twice where they must: first without [`Patience`], at what the kernel
-//! has in memory, which most lookups find there; and if that [would block](Stop::WouldBlock), a helper looks
-//! for as long as it takes.
+//! Nothing here touches the table, so a lookup can run in any thread. The event-driven architectures that
+//! leave waiting to helpers look up twice if they must. The first lookup is without [`Patience`], and
+//! uses only what the kernel has in memory; most lookups succeed there. If that lookup [would
+//! block](Stop::WouldBlock), a helper looks up for as long as it takes.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -32,15 +33,15 @@ use super::scripts::Verdict;
 use crate::config::FileSettings;
 use crate::error_log::Limited;
 
-/// Why files can't be served.
+/// Why files cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ContentError {
-    /// The document root can't be opened.
+    /// The document root cannot be opened.
     #[error("can't open the directory {path}: {source}")]
     Root {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -48,7 +49,7 @@ pub enum ContentError {
 /// Why there is no file.
 enum Stop {
     Refused(Status),
-    /// A route refuses it to clients.
+    /// A route refuses the file to clients.
     Barred(Elsewhere),
     Exhausted,
     WouldBlock,
@@ -61,17 +62,17 @@ pub(super) struct Resolver {
     index: Vec<String>,
     listing: bool,
     listed: Listed,
-    /// For each deed.
+    /// A rate limit for each `Deed`.
     complaints: [Mutex<Limited>; 3],
-    /// Who tells the operator what is refused.
+    /// Tells the operator what is refused.
     pub(super) refusals: Refusals,
     made: Made,
-    /// As if the kernel had nothing in memory.
+    /// Behaves as if the kernel had nothing in memory.
     #[cfg(test)]
     pub(super) is_cold: std::sync::atomic::AtomicBool,
 }
 
-/// What can go wrong with a file.
+/// An operation on a file that can fail.
 #[derive(Clone, Copy)]
 enum Deed {
     Open,
@@ -94,7 +95,7 @@ impl Resolver {
     ///
     /// # Errors
     ///
-    /// The directory can't be opened.
+    /// The directory cannot be opened.
     pub(super) fn new(
         settings: &FileSettings,
         routes: Arc<Routes>,
@@ -122,7 +123,7 @@ impl Resolver {
             .unwrap_or(LookupResult::Refused(Status::SERVICE_UNAVAILABLE))
     }
 
-    /// Looks something up as the patience allows.
+    /// Looks something up, as far as the patience allows.
     pub(super) fn look_up_within(
         &self,
         lookup: &Lookup<'_>,
@@ -149,8 +150,8 @@ impl Resolver {
         }
     }
 
-    /// Before anything is looked at beneath it: sees to it that the root is what its name says, and says
-    /// until when.
+    /// Makes sure that the root is the directory that its name refers to. Returns until when that is
+    /// trusted. Call it before any lookup below the root.
     fn follow_root(&self, patience: Patience, now: Now) -> Result<u64, Stop> {
         self.loader
             .root
@@ -159,7 +160,7 @@ impl Resolver {
     }
 
     fn find(&self, lookup: &Lookup<'_>, patience: Patience, now: Now) -> Result<LookupResult, Stop> {
-        // Before anything is opened: what comes after may be of another root already.
+        // Read this before anything is opened: what is opened later may belong to another root already.
         let root_changes = self.loader.root.changes();
         let (path, form) = Form::of(&lookup.path);
         let path = Path::known(path);
@@ -210,7 +211,7 @@ impl Resolver {
         }
     }
 
-    /// Looks whether a script is there. Nobody is sent it, under whichever name.
+    /// Checks whether a script exists. No client is sent it, under any name.
     fn find_script(
         &self,
         lookup: &Lookup<'_>,
@@ -221,7 +222,7 @@ impl Resolver {
     ) -> Result<LookupResult, Stop> {
         match verdict {
             Verdict::Lookalike => Err(self.refuse(path, Reason::Script)),
-            // Only the application has to be able to read it.
+            // Only the application needs permission to read it.
             Verdict::Script => match self.loader.stat(path, lookup.as_owner, patience) {
                 Ok(Ok(stat)) if stat.kind == FileKind::Regular => {
                     let judged = index.map(|_| self.judge_index(lookup, path, true));
@@ -239,7 +240,7 @@ impl Resolver {
         if lookup.as_owner { Index::Sent } else { self.loader.routes.judge_index(path.bytes(), is_script) }
     }
 
-    /// Stops where clients are refused the file of which that of a path is a precompressed sibling.
+    /// Stops if a route refuses to clients the file that the path is a precompressed sibling of.
     fn bar_sibling(&self, lookup: &Lookup<'_>, path: Path<'_>, patience: Patience) -> Result<(), Stop> {
         if lookup.as_owner {
             return Ok(());
@@ -271,7 +272,7 @@ impl Resolver {
         self.load(&load, file, stat, patience, now)
     }
 
-    /// Lets the table's entry stand if it was made of this very file, and loads it otherwise.
+    /// Keeps the table's entry if it was made of this very file, and loads the file otherwise.
     fn load_if_changed(
         &self,
         lookup: &Lookup<'_>,
@@ -320,7 +321,7 @@ impl Resolver {
         })
     }
 
-    /// What follows from a path's not having been opened, or found.
+    /// What to do about a path that could not be opened or found.
     fn not_opened(&self, path: Path<'_>, error: &io::Error, patience: Patience) -> Stop {
         match OpenFailure::of(error) {
             _ if patience.is_over(error) => Stop::WouldBlock,
@@ -356,7 +357,7 @@ impl Resolver {
         request: listing::Request,
     ) -> Result<LookupResult, Stop> {
         if patience != Patience::Unlimited {
-            // Whether a directory's names are in memory can't be asked, either.
+            // The kernel cannot say whether a directory's names are in memory, either.
             return Err(Stop::WouldBlock);
         }
         let make = || listing::page(&self.loader, &self.index, path, form, directory, self.listed);
@@ -373,7 +374,8 @@ impl Resolver {
         }
     }
 
-    /// Says that the file system failed. A client may ask again and again for what can't be had.
+    /// Logs that the file system failed, rate-limited: a client may request the same file again and
+    /// again.
     fn complain(&self, deed: Deed, path: &[u8], error: &io::Error) {
         if let Some(suppressed) = permit(&self.complaints[deed as usize]) {
             let (deed, path) = (deed.name(), String::from_utf8_lossy(path));

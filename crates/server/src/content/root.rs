@@ -1,14 +1,14 @@
-//! The document root, followed by its name.
+//! The document root, which follows its name to another directory.
 //!
-//! Files are opened beneath a descriptor, which stands for the directory that it was opened on, whatever
-//! becomes of that directory's name. But the name is what was configured: site generators remove the
-//! directory and make it anew, deployments switch a symbolic link from one release to the next. So whoever
-//! looks at a file looks at the name as well, where that was not done for as long as files are believed, and
-//! the descriptor stands for what the name leads to from there on.
+//! Files are opened below a descriptor. A descriptor stays with the directory that it was opened on,
+//! whatever happens to the directory's name. But the operator configures a name: site generators delete
+//! the directory and create it again, deployments switch a symbolic link from one release to the next. So
+//! a lookup also checks the name, if the last check is older than the time that files are trusted. After
+//! that the descriptor stands for the directory that the name now leads to.
 //!
-//! What a look finds is not believed for longer than the root that it was found beneath ([`Root::follow`]
-//! says how long). So when a worker moves on to another root, all that it had found beneath the one before is
-//! out of date already.
+//! The result of a lookup is not trusted for longer than the root that it was found below
+//! ([`Root::follow`] returns that time). So when a worker moves on to another root, everything it had
+//! found below the old one has already expired.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,15 +26,15 @@ pub(super) struct Root {
     path: PathBuf,
     directory: Directory,
     validity_ms: u64,
-    /// Until when it is believed to be what the path names, on the monotonic clock.
+    /// Until when the directory is trusted to be what the path names, on the monotonic clock.
     trusted_until_ms: AtomicU64,
-    /// How often it has become another.
+    /// How often it has become another directory.
     changes: AtomicU32,
-    /// Held by who looks at the name.
+    /// Held by the thread that checks the name.
     looking: Mutex<Last>,
 }
 
-/// What the last look at the name has come to.
+/// The result of the last check of the name.
 #[derive(Debug)]
 struct Last {
     device: u64,
@@ -43,8 +43,8 @@ struct Last {
 }
 
 impl Root {
-    /// Opens the directory, in which the user must be able to get to files. Where there is none there are no
-    /// files.
+    /// Opens the directory. The server's user must be able to reach files in it. An empty path means a
+    /// root without files.
     pub(super) fn open(path: PathBuf, validity_ms: u64) -> io::Result<Self> {
         let is_none = path.as_os_str().is_empty();
         let directory = if is_none { Directory::none()? } else { Directory::open(&path)? };
@@ -64,25 +64,25 @@ impl Root {
         })
     }
 
-    /// Moves on to the directory that the path names by now, if it was not looked at for a while. Says until
-    /// when, in monotonic milliseconds, what is found beneath it from here on may be believed.
+    /// Moves on to the directory that the path names now, if the last check is too old. Returns until
+    /// when results found below it from now on may be trusted, in monotonic milliseconds.
     ///
-    /// If nothing can be opened by that name, the directory stays what it was.
+    /// If nothing can be opened by that name, the old directory is kept.
     ///
     /// # Errors
     ///
-    /// There is no patience for the look that it takes, or there are no descriptors.
+    /// The patience does not allow the check, or there are no descriptors left.
     pub(super) fn follow(&self, patience: Patience, now_ms: u64) -> io::Result<u64> {
         let until_ms = self.trusted_until_ms.load(Ordering::Acquire);
         if now_ms < until_ms { Ok(until_ms) } else { self.look(patience, now_ms) }
     }
 
-    /// How often the directory has become another.
+    /// How often the root has become another directory.
     pub(super) fn changes(&self) -> u32 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// To open files beneath it.
+    /// The directory, to open files below it.
     pub(super) fn directory(&self) -> &Directory {
         &self.directory
     }
@@ -92,8 +92,8 @@ impl Root {
         let mut last = match self.looking.try_lock() {
             Ok(last) => last,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Somebody is at it, and may have to wait for the disk. Until then the old one does, for this
-            // once.
+            // Another thread is checking, and may have to wait for the disk. Until then, requests use the
+            // old directory, and trust it for this request only.
             Err(TryLockError::WouldBlock) => return Ok(now_ms),
         };
         match self.look_again(&mut last, patience) {
@@ -119,7 +119,7 @@ impl Root {
     fn look_again(&self, last: &mut Last, patience: Patience) -> io::Result<()> {
         let open = if patience == Patience::None { Directory::reopen_cached } else { Directory::reopen };
         let named = open(&self.directory, &self.path)?;
-        // The one that is open keeps its number, also when it has been removed.
+        // An open directory keeps its inode number, even after it was removed.
         let FileStat { device, inode, .. } = sys::file::stat(&named)?;
         if (device, inode) != (last.device, last.inode) {
             sys::file::replace(&self.directory, named)?;

@@ -1,8 +1,9 @@
-//! What is done with requests for some paths, other than to send the file of that name.
+//! Routes: what the server does with requests for some paths, other than sending the file of that name.
 //!
-//! The table of open files is asked before the routes are: a path that leads elsewhere never gets into it, so
-//! a file that is in it costs nothing more where there are routes. Whatever a client asks for is looked up
-//! behind them; what a request leads to by another name is judged once it is found (`judge.rs`).
+//! A request asks the table of open files before the routes. A path that a route answers never gets into
+//! the table, so routes add no cost for a file that is in the table. Lookups in the file system come
+//! after the routes. If a request leads to a file under another name, `judge.rs` checks that file after
+//! the lookup.
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -17,27 +18,27 @@ use super::patterns::Patterns;
 use super::scripts::script_length;
 use crate::config::{FileSettings, Part, Pattern, RouteRule, Target, literal_prefix};
 
-/// All routes of a site, in their order; the first that matches is taken.
+/// All routes of a site, in their order. The first that matches applies.
 #[derive(Debug)]
 pub(super) struct Routes {
     pub(super) all: Vec<Route>,
     paths: Patterns,
-    /// Whether one refuses requests.
+    /// Whether any route refuses requests.
     pub(super) refuse_some: bool,
-    /// Whether one takes paths with encoded slashes.
+    /// Whether any route takes paths with encoded slashes.
     pub(super) take_encoded_slashes: bool,
-    /// Whether one refuses them, or has a program answer them in place of a file.
+    /// Whether any route refuses requests, or has a program answer them instead of a file.
     pub(super) lead_elsewhere: bool,
     site: SiteNumber,
-    /// The document root, by its name.
+    /// The path of the document root.
     root: Arc<[u8]>,
 }
 
 #[derive(Debug)]
 pub(super) struct Route {
-    /// Which paths, for people.
+    /// The pattern, for messages.
     pub(super) path: Box<str>,
-    /// Bytes of a path before what wildcards match.
+    /// Length of the path prefix before the first wildcard, in bytes.
     literal: usize,
     pub(super) encoded_slashes: bool,
     pub(super) action: Action,
@@ -45,47 +46,47 @@ pub(super) struct Route {
 
 #[derive(Debug)]
 pub(super) enum Action {
-    /// The file, or if there is none this one.
+    /// Send the file, or if it does not exist, this one.
     File(Option<Arc<[u8]>>),
     Redirect(Status, Target),
     Refuse(Status),
-    /// The scripts with this ending, for a pool to run; where there is no such script, this file.
+    /// A pool runs the scripts with this ending. If the script does not exist, the fallback is sent.
     Scripts {
         pool: Arc<str>,
         ending: Box<[u8]>,
         fallback: Option<Arc<[u8]>>,
     },
-    /// A pool, for all of them.
+    /// A program of a pool answers all requests.
     Program {
         pool: Arc<str>,
         file: Box<[u8]>,
     },
 }
 
-/// What a path leads to.
+/// Where a path leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeadsTo<'a> {
-    /// What this path names below the root: a file, or a script with the rest of the path behind it.
+    /// To this path below the root: a file, or a script without the rest of the requested path.
     File(&'a [u8]),
-    /// Something else.
+    /// To a route's answer.
     Elsewhere(Elsewhere),
 }
 
-/// What is answered in place of a file.
+/// What to answer instead of a file.
 #[derive(Debug)]
 pub(super) enum Instead {
-    /// That it is there, by this Location.
+    /// A redirect to this Location.
     Redirect(Status, String),
     Refuse(Status),
-    /// Whatever an application answers.
+    /// The answer of an application.
     Call(Box<Call>),
 }
 
-/// What stands behind all routes, for paths that take too long to match, and scripts that no pool runs.
+/// Refusals after all routes: for paths that take too long to match, and for scripts that no pool runs.
 pub(super) const NO_ROUTES: [(&str, Status); 2] =
     [("too many wildcards", Status::URI_TOO_LONG), ("no pool runs it", Status::NOT_FOUND)];
 
-/// The status of a redirect that has none of its own: nobody is to remember it.
+/// The status of a redirect that sets none. Clients must not remember it.
 const FOUND: Status = Status(302);
 
 impl Routes {
@@ -107,13 +108,13 @@ impl Routes {
         Self { all, paths, refuse_some, take_encoded_slashes, lead_elsewhere, site, root }
     }
 
-    /// Whether there is one.
+    /// Whether there are any routes.
     pub(super) fn are_some(&self) -> bool {
         self.all.len() > NO_ROUTES.len()
     }
 
-    /// What a path leads to that a client has asked for; or that the site's owner names, whom no route keeps
-    /// from the file.
+    /// Where a path leads that a client has requested, or that the site's owner names. No route keeps the
+    /// owner from the file.
     pub(super) fn leads_to<'a>(&self, path: &'a [u8], as_owner: bool) -> LeadsTo<'a> {
         let number = if as_owner { self.runner_for_owner(path) } else { self.number(path) };
         let Some(number) = number else { return LeadsTo::File(path) };
@@ -129,7 +130,7 @@ impl Routes {
         }
     }
 
-    /// Whether that is a route that refuses requests.
+    /// Whether this route refuses requests.
     pub(super) fn refuses(&self, Elsewhere(number): Elsewhere) -> bool {
         matches!(self.all[number].action, Action::Refuse(_))
     }
@@ -139,18 +140,18 @@ impl Routes {
         Elsewhere(self.all.len() - 1)
     }
 
-    /// Whether requests may have other methods than those for files.
+    /// Whether requests may have methods other than those for files.
     pub(super) fn have_applications(&self) -> bool {
         let is_one = |route: &Route| matches!(route.action, Action::Scripts { .. } | Action::Program { .. });
         self.all.iter().any(is_one)
     }
 
-    /// How the script at the beginning of a path is run, the rest of which it is told, or the index file of
-    /// that name in a directory.
+    /// How to run the script at the beginning of a path, or the index file `index` in a directory. The
+    /// script gets the rest of the path.
     ///
     /// # Errors
     ///
-    /// What is answered in place of that.
+    /// The route that answers instead.
     pub(super) fn run(&self, path: &[u8], index: &[u8], as_owner: bool) -> Result<Box<Call>, Elsewhere> {
         let whole = [path, index].concat();
         let number = if as_owner {
@@ -174,7 +175,8 @@ impl Routes {
         Ok(Box::new(Call { site: self.site, pool, file, name: name.into(), info: info.into(), root }))
     }
 
-    /// The route that has the script run which a request's path begins with: the first that matches either.
+    /// The route that runs the script at the beginning of a request's path: the first that matches path
+    /// or script.
     fn runner_of_request(&self, path: &[u8]) -> Result<usize, Elsewhere> {
         let number = self.number(path).ok_or(self.not_run())?;
         let Action::Scripts { ending, .. } = &self.all[number].action else { return Err(self.not_run()) };
@@ -182,7 +184,7 @@ impl Routes {
         if script.len() == path.len() { Ok(number) } else { Ok(self.runner(script)?.min(number)) }
     }
 
-    /// The route that has the script run which a path begins with that the site's owner names.
+    /// The route that runs the script at the beginning of a path that the site's owner names.
     fn runner_for_owner(&self, path: &[u8]) -> Option<usize> {
         let runs = |number: &usize| {
             let route = &self.all[*number];
@@ -191,7 +193,7 @@ impl Routes {
         self.matching(path).into_iter().find(runs)
     }
 
-    /// What is done with those whose route it is.
+    /// What this route answers.
     pub(super) fn answer(&self, Elsewhere(number): Elsewhere, path: &[u8], query: Option<&[u8]>) -> Instead {
         let route = &self.all[number];
         match &route.action {
@@ -210,12 +212,12 @@ impl Routes {
                     root: Arc::clone(&self.root),
                 }))
             }
-            // They have no such route.
+            // These actions never get here.
             Action::File(_) | Action::Scripts { .. } => Instead::Refuse(Status::NOT_FOUND),
         }
     }
 
-    /// The file that is sent where there is none of that path.
+    /// The file to send if there is none at that path.
     pub(super) fn fallback(&self, path: &[u8]) -> Option<Arc<[u8]>> {
         match &self.all[self.number(path)?].action {
             Action::File(fallback) | Action::Scripts { fallback, .. } => fallback.clone(),
@@ -259,7 +261,7 @@ impl Route {
         Self { path, literal, encoded_slashes: rule.encoded_slashes, action }
     }
 
-    /// Whether it takes a path that its pattern matches.
+    /// Whether the route takes a path that its pattern matches.
     pub(super) fn takes(&self, path: &[u8]) -> bool {
         match &self.action {
             Action::Scripts { ending, .. } => script_length(path, ending).is_some(),
@@ -268,8 +270,9 @@ impl Route {
     }
 }
 
-/// Where a program is mounted whose route matches a path, the first bytes of which are before what wildcards
-/// match: `SCRIPT_NAME` is up to there, `PATH_INFO` begins with the slash behind it (RFC 3875 section 4.1).
+/// Where in the path a program is mounted. `literal` is the length of the path prefix before the first
+/// wildcard of the route. `SCRIPT_NAME` ends there, and `PATH_INFO` begins with the slash after it (RFC
+/// 3875 section 4.1).
 fn mounted_at(path: &[u8], literal: usize) -> usize {
     let literal = literal.min(path.len());
     match path[..literal].iter().rposition(|byte| *byte == b'/') {
@@ -278,13 +281,13 @@ fn mounted_at(path: &[u8], literal: usize) -> usize {
     }
 }
 
-/// Where a redirect leads. `literal` bytes of the path are before what wildcards match.
+/// Where a redirect leads. `literal` is the length of the path prefix before the first wildcard.
 fn location(target: &Target, path: &[u8], literal: usize, query: Option<&[u8]>) -> String {
     let mut location = String::new();
     for part in target.parts() {
         match part {
             Part::Text(text) => location.push_str(text),
-            // One slash is enough where two would meet; at the beginning they would name another host.
+            // Merge two slashes into one: at the beginning, two slashes would name another host.
             Part::Path | Part::Rest => {
                 let captured =
                     if *part == Part::Path { path } else { path.get(literal..).unwrap_or_default() };

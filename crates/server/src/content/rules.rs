@@ -1,10 +1,10 @@
 //! The operator's header fields, by path and by media type.
 //!
-//! They are part of a file's header lines in the open-file table, so a pattern is matched when a file is
-//! opened and not for each request. They go with all other replies as well (errors, redirects, listings,
-//! OPTIONS), where browsers want some of them; but for what says how long a reply may be kept: a
+//! They are part of a file's header lines in the open-file table. So a pattern is matched when a file is
+//! opened, not at each request. They also go with all other replies (errors, redirects, listings,
+//! OPTIONS), as browsers want some of them there. The exception is how long a reply may be cached: a
 //! Cache-Control that is right for a file would keep its absence in caches just as long. Retry-After goes
-//! with those alone that may be asked for again.
+//! only with replies after which a client may ask again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::config::{HeaderRule, SiteSettings};
 /// The rules of a site.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
-    /// Those of all sites, which go first.
+    /// Rules for all sites, which come first.
     common: Arc<List>,
     own: List,
 }
@@ -30,19 +30,19 @@ pub(super) struct Rules {
 struct List {
     paths: Patterns,
     media_types: Patterns,
-    /// The fields of each.
+    /// The fields of each rule.
     fields: Vec<Vec<(String, Value)>>,
 }
 
 #[derive(Debug)]
 enum Value {
     Text(String),
-    /// The date so long after the reply.
+    /// The date of the reply plus this time.
     DateAfter(Duration),
 }
 
 impl Rules {
-    /// Those of each site.
+    /// The rules of each site.
     pub(super) fn of_sites(sites: &[SiteSettings]) -> impl Iterator<Item = Self> {
         let mut known: (Arc<[HeaderRule]>, Arc<List>) = Default::default();
         sites.iter().map(move |site| {
@@ -54,7 +54,7 @@ impl Rules {
         })
     }
 
-    /// Appends the lines for a file. Says whether one of them grows old, as a date does.
+    /// Appends the lines for a file. Returns whether one of them expires, as a date does.
     pub(super) fn write_lines(
         &self,
         path: &[u8],
@@ -75,8 +75,9 @@ impl Rules {
         grows_old
     }
 
-    /// Appends the lines for a reply that is no file: what was asked for, unless nobody could tell, and the
-    /// type of what is sent, if anything is. Says whether one of them tells when to ask again.
+    /// Appends the lines for a reply that is not a file. `path` is the requested path, if it is known.
+    /// `media_type` is that of the body, if there is one. Returns whether one of the lines is
+    /// Retry-After.
     pub(super) fn write_lines_of_no_file(
         &self,
         status: Status,
@@ -98,13 +99,13 @@ impl Rules {
         tells_when
     }
 
-    /// Whether there is none.
+    /// Whether there are no rules.
     pub(super) fn is_empty(&self) -> bool {
         self.common.fields.is_empty() && self.own.fields.is_empty()
     }
 
     /// The `wanted` fields of the rules that apply, the last one of each name. A later rule's
-    /// Cache-Control takes the place of all that an earlier `expires` made, Expires included.
+    /// Cache-Control replaces everything that an earlier `expires` made, including Expires.
     fn chosen(
         &self,
         path: Option<&[u8]>,
@@ -120,7 +121,7 @@ impl Rules {
         fields.extend(self.own.of(path, essence));
         let mut names = HashSet::new();
         let mut is_last = |(name, value): &(String, Value)| {
-            // The Cache-Control of the same rule goes before it.
+            // The Cache-Control of the same rule comes before Expires.
             let is_outdated = matches!(value, Value::DateAfter(_)) && names.contains("cache-control");
             !is_outdated && names.insert(name.to_ascii_lowercase())
         };
@@ -145,7 +146,7 @@ impl List {
         if self.fields.is_empty() {
             return Vec::new();
         }
-        // Of a path that takes too long to match: those that were found by then.
+        // If a path takes too long to match, the rules found until then apply.
         let by_path = self.paths.of_path(path.unwrap_or_default()).numbers;
         let by_type = self.media_types.of_media_type(essence).numbers;
         let both = by_path.iter().filter(|number| by_type.binary_search(number).is_ok());
@@ -163,8 +164,8 @@ fn is_retry_after(name: &str) -> bool {
     name.eq_ignore_ascii_case("Retry-After")
 }
 
-/// Whether a field lets caches keep what it comes with: Expires, and a Cache-Control (RFC 9111, or one of RFC
-/// 9213 for some caches) that does not forbid it.
+/// Whether a field allows caches to keep the reply: Expires, and a Cache-Control that does not forbid it.
+/// This includes the fields of RFC 9213 for some caches, in addition to that of RFC 9111.
 fn is_for_keeping((name, value): &(String, Value)) -> bool {
     let name = name.to_ascii_lowercase();
     match value {
@@ -184,7 +185,7 @@ fn fields(rule: &HeaderRule) -> Vec<(String, Value)> {
     let text = |(name, value): &(String, String)| (name.clone(), Value::Text(value.clone()));
     let mut fields: Vec<_> = rule.set.iter().map(text).collect();
     if let Some(time) = rule.expires {
-        // Expires says the same to HTTP/1.0 caches (RFC 9111 section 5.3).
+        // Expires has the same meaning for HTTP/1.0 caches (RFC 9111 section 5.3).
         let max_age = format!("max-age={}", time.as_secs());
         let kept = fields.iter_mut().find(|(name, _)| name.eq_ignore_ascii_case("Cache-Control"));
         match kept {
@@ -197,7 +198,7 @@ fn fields(rule: &HeaderRule) -> Vec<(String, Value)> {
     fields
 }
 
-/// Whether a Cache-Control says itself how long a reply is fresh.
+/// Whether a Cache-Control itself sets how long a reply is fresh.
 fn has_max_age(text: &str) -> bool {
     text.split(',').any(|directive| directive.trim().to_ascii_lowercase().starts_with("max-age="))
 }

@@ -1,8 +1,8 @@
-//! Which files are scripts: an application runs them, and nobody is ever sent one.
+//! Which files are scripts: an application runs a script, and no client is ever sent one.
 //!
-//! A name is a script's by its ending, byte for byte. One that differs from such a name in the case of
-//! letters, or by dots and blanks behind it, is neither a script nor a file: on a file system that does not
-//! tell them apart it would be the source.
+//! A name is a script's if it has the ending, byte for byte. A name that differs only in upper or lower
+//! case, or in dots and blanks at its end, is neither a script nor a file. A file system that ignores
+//! these differences would give the source.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::config::FileSettings;
 #[derive(Debug)]
 pub(super) struct Scripts(Arc<[String]>);
 
-/// What a name is, if it is not that of a file to be sent.
+/// What a name is, if not that of a file to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Script,
-    /// It would be one in another case of letters.
+    /// A script's name except for upper and lower case, or for dots and blanks at its end.
     Lookalike,
 }
 
@@ -34,7 +34,7 @@ impl Scripts {
         self.0.is_empty()
     }
 
-    /// What a path names. `None`: a file to be sent, or a directory.
+    /// What a path names. `None`: a file to send, or a directory.
     pub(super) fn judge(&self, path: &[u8]) -> Option<Verdict> {
         let has = |ending: &[u8]| path.len() > ending.len() && path.ends_with(ending);
         if self.0.iter().any(|ending| has(ending.as_bytes())) {
@@ -50,7 +50,7 @@ impl Scripts {
     }
 }
 
-/// Where in a path the name of its script ends: with the first segment that has the ending.
+/// Where in a path the script's name ends: after the first segment with the ending.
 pub(super) fn script_length(path: &[u8], ending: &[u8]) -> Option<usize> {
     let mut end = 0;
     for segment in path.split(|byte| *byte == b'/') {

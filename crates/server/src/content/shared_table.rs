@@ -1,9 +1,13 @@
-//! The open-file table that workers share, processes as well as threads: names, open files, header lines and
-//! small bodies in shared memory, once for all of them (Pariag et al. 2007, section 5.2).
+//! The open-file table that workers share, be they processes or threads. Names, open files, header lines
+//! and small bodies are in shared memory, once for all workers (Pariag et al. 2007, section 5.2).
 //!
-//! Two tiers of locks, as in Harji et al. 2012 (section 3): a reader/writer lock for the names, which any
-//! number of look-ups hold at once and who adds or removes a name holds alone, and a mutex for each entry,
-//! held by who looks at its file again. Nobody waits for an entry with the names locked.
+//! There are two tiers of locks, as in Harji et al. 2012 (section 3):
+//!
+//! - A reader/writer lock guards the names. Any number of look-ups hold it at once; a worker that adds or
+//!   removes a name holds it exclusively.
+//! - Each entry has a mutex, held by the worker that checks the entry's file again.
+//!
+//! No worker waits for an entry while it holds the names.
 //!
 //! ```text
 //! buckets --> slot --> slot        names: path and variant, chained by hash
@@ -12,32 +16,34 @@
 //!               `--- pins          one count for each worker
 //! ```
 //!
-//! An entry does not change once it has a name, but for how long it is believed. A worker pins it while it
-//! holds the names for reading; who removes entries has the names alone and spares what is pinned. So what is
-//! pinned stays as it is, and its descriptor open, whatever the others do. A worker counts its pins in memory
-//! of its own part, so that they can be dropped when it has died ([`SharedFiles::forget_worker`]).
+//! Once an entry has a name, only the time until which it is trusted changes. A worker pins an entry
+//! while it holds the names for reading. A worker that removes entries holds the names exclusively, and
+//! spares pinned entries. So a pinned entry stays as it is, and its descriptor stays open, whatever the
+//! other workers do. Each worker counts its pins in its own part of the memory, so that they can be
+//! dropped when the worker has died ([`SharedFiles::forget_worker`]).
 //!
-//! A worker may die while it changes the names. What then is there is made of the slots alone: each says by
-//! its state whether it holds an entry, and everything else (chains, free slots and blocks, sums) is built
-//! anew from that by who comes next. A descriptor belongs to the slot that has it from when it is written
-//! there to when it is taken out; what is in neither a slot nor a living process's hands is found by
-//! [`sys::descriptors`].
+//! A worker may die while it changes the names. The next worker then rebuilds the table from the slots
+//! alone. The state of a slot says whether the slot holds an entry. Everything else (chains, free slots
+//! and blocks, sums) follows from that. A descriptor belongs to a slot as long as the slot contains it.
+//! [`sys::descriptors`] finds descriptors that are in no slot and that no living process holds.
 //!
-//! A worker may be stopped with a lock in its hands, for as long as somebody likes. So nobody waits for long:
-//! who can't have the table in time serves the file [apart] from it, and asks without waiting for a while.
+//! A worker may be stopped while it holds a lock, for any length of time. So no worker waits for long. A
+//! worker that cannot lock the table in time serves the file [apart] from it. For a while after that, it
+//! tries the locks without waiting.
 //!
-//! Nothing that is read here is believed to be possible. What does not fit (a slot that there is not, a chain
-//! without an end, bytes outside the heap) is garbage that somebody has written by mistake: who comes across
-//! it builds the table anew from those slots that are whole, which is told by a sum that each bears of what
-//! it says. How often a worker has pinned what, it knows itself, and says it again then. The bytes in the
-//! heap bear no sum, nor do the bits that say which blocks are in use; workers that share files have to trust
-//! each other so far.
+//! The table's contents are checked, not trusted. What does not fit is garbage that some process has
+//! written by mistake: a slot that does not exist, a chain without an end, bytes outside the heap. The
+//! worker that finds garbage rebuilds the table from the slots that are intact. Each slot has a checksum
+//! of its contents for that. Each worker knows which entries it has pinned and how often, and publishes
+//! its counts again. No checksum covers the bytes in the heap, nor the bits that mark blocks in use.
+//! Workers that share files have to trust each other that far.
 //!
-//! - `slot` is what an entry is made of, `heap` where its bytes lie, `names` how it is found, and `pins` who
-//!   uses it.
-//! - `slots` says which slots are free and which entry goes when there is no room; `rebuild` puts in order.
-//! - `worker` is the table as one worker uses it, and `worker/change` what it does with the names held alone;
-//!   `apart` is what it serves without the table.
+//! - `slot` is what an entry consists of, `heap` holds its bytes, `names` finds it, and `pins` counts its
+//!   users.
+//! - `slots` knows which slots are free, and which entry to evict when there is no room. `rebuild`
+//!   repairs the table.
+//! - `worker` is the table as one worker uses it. `worker/change` holds the changes that need the names
+//!   exclusively. `apart` is what a worker serves without the table.
 
 use std::collections::HashSet;
 use std::io;
@@ -67,7 +73,7 @@ mod slot;
 mod slots;
 mod worker;
 
-/// The memory of a shared table. Copies are the same table.
+/// The memory of a shared table. Copies refer to the same table.
 #[derive(Clone, Debug)]
 pub struct SharedFiles {
     names: ReadersWriter,
@@ -83,7 +89,7 @@ pub struct SharedFiles {
 }
 
 sys::shareable! {
-    /// What can be built anew from the slots.
+    /// Totals and positions, which can be rebuilt from the slots.
     #[derive(Debug)]
     struct Sums {
         entries: AtomicU64,
@@ -92,41 +98,41 @@ sys::shareable! {
         body_bytes: AtomicU64,
         /// Blocks of the heap in use.
         blocks: AtomicU64,
-        /// The first free slot of those that were used before; 0: none, else its number and 1.
+        /// The first free slot among those used before; 0: none, else the slot's number plus 1.
         free: AtomicU32,
-        /// Slots from here on have never been used. Nobody looks at them, as that alone would take memory for
-        /// them.
+        /// Slots from here on have never been used. No worker reads them, as reading alone would take
+        /// memory for them.
         used: AtomicU32,
         /// Where second chance looks next.
         hand: AtomicU32,
-        /// When this has changed, each worker is to say again what it has pinned.
+        /// When this number has changed, each worker publishes its pins again.
         rounds: AtomicU32,
     }
 }
 
-/// Bytes of path and header lines that an entry has room for on average. Where they are longer, there are
-/// fewer entries.
+/// Bytes of path and header lines that an entry has room for on average. If they are longer, the table
+/// holds fewer entries.
 const HEAD_ROOM: usize = 2 << 10;
-/// Records of descriptors that a process has memory set aside for, which is touched as they are used. Files
-/// with higher numbers are kept by nobody.
+/// Descriptor records that a process reserves memory for. The memory is touched only as records are used.
+/// A descriptor with a higher number cannot be kept in a table.
 const MOST_RECORDS: u64 = 1 << 20;
-/// The name of a process's own table, and of its threads, in a ledger of its own.
+/// The ledger name of a table that one process and its threads use, in that process's own ledger.
 const OF_PROCESS: u32 = 1;
-/// How long the supervisor waits for others when it tidies up.
+/// How long the supervisor waits for other holders of the lock when it cleans up.
 const TIDYING: Duration = Duration::from_millis(20);
 
-/// What is there can't be.
+/// The table's contents are impossible.
 #[derive(Debug, PartialEq, Eq)]
 struct Garbage;
 
-/// Why something is not done to the table.
+/// Why a change to the table was not made.
 #[derive(Debug, PartialEq, Eq)]
 enum NotDone {
     /// Every entry is in use.
     Full,
-    /// Others held it for too long.
+    /// Others held the lock for too long.
     Busy,
-    /// It has been put in order since.
+    /// There was garbage; the table has been repaired since.
     Garbage,
 }
 
@@ -137,12 +143,12 @@ impl From<Garbage> for NotDone {
 }
 
 impl SharedFiles {
-    /// A table for so many workers, which keeps so many files open at most. `keeper` is its name in the
-    /// ledger.
+    /// A table for `workers` workers, which keeps at most `open_files` files open. `keeper` is its name
+    /// in the ledger.
     ///
     /// # Errors
     ///
-    /// There is not so much memory.
+    /// There is not enough memory.
     pub fn new(
         sites: &[SiteSettings],
         open_files: u32,
@@ -153,17 +159,17 @@ impl SharedFiles {
         Self::with(sites, open_files, (workers, workers), ledger, keeper)
     }
 
-    /// A table for so many threads of this process alone, which keeps so many files open at most.
+    /// A table for `threads` threads of this process alone, which keeps at most `open_files` files open.
     ///
     /// # Errors
     ///
-    /// There is not so much memory.
+    /// There is not enough memory.
     pub fn of_process(sites: &[SiteSettings], open_files: u32, threads: usize) -> io::Result<Self> {
         let ledger = Ledger::new(process::descriptor_limit().min(MOST_RECORDS) as usize)?;
         Self::with(sites, open_files, (1, threads), ledger, OF_PROCESS)
     }
 
-    /// For workers that pin in so many processes, and so many that read.
+    /// For `pinning` processes with pins, and `reading` workers that read.
     fn with(
         sites: &[SiteSettings],
         open_files: u32,
@@ -195,27 +201,29 @@ impl SharedFiles {
         })
     }
 
-    /// The table as the worker at a place uses it, counted from 0, which is `owner` in the ledger.
+    /// The table as the worker with index `place` uses it. Indices start at 0. `owner` is the worker in
+    /// the ledger.
     pub fn for_worker(&self, place: usize, owner: u32) -> SharedTable {
         SharedTable::new(self.clone(), place, owner)
     }
 
-    /// A table [of this process](Self::of_process) as the thread at a place uses it, counted from 0.
+    /// A table [of this process](Self::of_process) as the thread with index `place` uses it. Indices
+    /// start at 0.
     pub fn for_thread(&self, place: usize) -> SharedTable {
         SharedTable::of_thread(self.clone(), place)
     }
 
-    /// Whether it could serve a generation with these sites, when nobody uses it any more.
+    /// Whether the table could serve a generation with these sites, once no worker uses it any more.
     pub fn fits(&self, sites: &[SiteSettings], open_files: u32, workers: usize) -> bool {
         self.pins.workers == workers && self.bounds == Bounds::new(sites, open_files)
     }
 
-    /// Becomes an empty table that takes no memory. Only when nobody uses it any more, and its files have
-    /// been closed.
+    /// Becomes an empty table that takes no memory. Call it only when no worker uses the table any more,
+    /// and its files have been closed.
     ///
     /// # Errors
     ///
-    /// The kernel does not take the memory back. It is not to be used again then.
+    /// The kernel does not take the memory back. The table must not be used again then.
     pub fn empty(&self) -> io::Result<()> {
         self.heap.empty()?;
         shared::empty(self.slots)?;
@@ -226,12 +234,12 @@ impl SharedFiles {
         Ok(())
     }
 
-    /// The table under another name in the ledger, when it is [empty](Self::empty).
+    /// The table under another name in the ledger. It must be [empty](Self::empty).
     pub fn renamed(self, keeper: u32) -> Self {
         Self { keeper, ..self }
     }
 
-    /// Drops what a worker held that has ended. Only when it has.
+    /// Drops what a worker that has ended held. Call it only after the worker has ended.
     pub fn forget_worker(&self, place: usize) {
         self.names.clear(place);
         let mut was_last = false;
@@ -240,7 +248,7 @@ impl SharedFiles {
                 was_last |= matches!(slot.state.load(Ordering::SeqCst), DETACHED | SPOILT);
             }
         }
-        // If somebody writes or reads for long just now, second chance comes by later.
+        // If another worker holds the names for long just now, second chance frees these slots later.
         if was_last && let Some(writing) = self.names.write(TIDYING) {
             self.repair_after(&writing);
             if (0..self.used()).any(|place| self.free_if_last(place, &writing).is_err()) {
@@ -249,13 +257,13 @@ impl SharedFiles {
         }
     }
 
-    /// The descriptors of its files.
+    /// The descriptors of the table's files.
     pub fn descriptors(&self) -> HashSet<u32> {
         let descriptor = |slot: &Slot| Kept::of(slot.descriptor.load(Ordering::Acquire)).map(Kept::number);
         self.slots[..self.used() as usize].iter().filter_map(descriptor).collect()
     }
 
-    /// Its name in the ledger.
+    /// The table's name in the ledger.
     pub fn keeper(&self) -> u32 {
         self.keeper
     }

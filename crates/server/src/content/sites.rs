@@ -1,5 +1,5 @@
-//! Sites: what differs between the hosts that requests are for. Each has a root of its own, with what is
-//! looked up there; the table of open files is one for all.
+//! Sites: what differs between the hosts that requests are for. Each site has its own root and its own
+//! lookups. All sites share the table of open files.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use super::routes::Routes;
 use super::rules::Rules;
 use crate::config::SiteSettings;
 
-/// A site, as one worker serves it.
+/// A site, for one worker.
 #[derive(Debug)]
 pub(super) struct Site {
-    /// How often the root had become another directory when the table was last cleared of what was below the
-    /// one before.
+    /// How often the root had become another directory when the old root's entries were last dropped from
+    /// the table.
     pub(super) root_changes: u32,
     pub(super) dotfiles: bool,
     pub(super) listing: bool,
-    /// The line that says when to ask again.
+    /// The `Retry-After` line.
     pub(super) retry_after: Option<Box<[u8]>>,
     pub(super) error_pages: ErrorPages,
     pub(super) routes: Arc<Routes>,
@@ -45,7 +45,7 @@ impl Site {
     }
 }
 
-/// What looks names up below the roots of all sites, for all threads of a process.
+/// Looks names up below the roots of all sites, for all threads of a process.
 #[derive(Debug)]
 pub struct Resolvers {
     all: Vec<Resolver>,
@@ -56,7 +56,7 @@ impl Resolvers {
     ///
     /// # Errors
     ///
-    /// One of the directories can't be opened.
+    /// One of the directories cannot be opened.
     pub fn new(sites: &[SiteSettings]) -> Result<Self, ContentError> {
         let all = (0..).zip(sites).zip(Rules::of_sites(sites)).map(|((number, site), rules)| {
             let routes = Arc::new(Routes::new(number, &site.files));
@@ -75,17 +75,17 @@ impl Resolvers {
         &self.all[usize::from(site)]
     }
 
-    /// The document roots, as they are kept open.
+    /// The open document roots.
     pub(super) fn roots(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.all.iter().map(|resolver| resolver.loader.root.as_fd())
     }
 }
 
-/// Which site a host has.
+/// Maps hosts to sites.
 #[derive(Debug)]
 pub(super) struct Hosts {
     exact: HashMap<Box<[u8]>, SiteNumber>,
-    /// For all hosts below these.
+    /// For all hosts below these domains.
     below: HashMap<Box<[u8]>, SiteNumber>,
 }
 
@@ -104,8 +104,7 @@ impl Hosts {
         Self { exact, below }
     }
 
-    /// The site of a host: its own, or of the nearest that it is below, or else
-    /// the default one.
+    /// The site of a host: its own, or that of the nearest domain above it, or else the default site.
     pub(super) fn of(&self, host: &[u8]) -> SiteNumber {
         let host = host.strip_suffix(b".").unwrap_or(host);
         let mut lower = [0; LONGEST];

@@ -1,10 +1,11 @@
-//! The open-file table: files that were asked for lately, ready to be sent again.
+//! The open-file table: files that were requested recently, ready to be sent again.
 //!
-//! Entries are found by name (normalised path, and the [`Variant`]: site and content coding) and named by
-//! slot from then on. A reply that uses an entry pins it; an entry that is replaced or forgotten while it is
-//! pinned loses its name and lives on, detached, until the last pin is given back. When a bound is reached,
-//! the second-chance algorithm (CLOCK; Corbató, "A Paging Experiment with the Multics System", 1968) finds an
-//! entry that no reply uses and that was not asked for since it last looked.
+//! A request finds an entry by name (normalised path, and the [`Variant`]: site and content coding). From
+//! then on the slot number stands for the entry. A reply that uses an entry pins it. An entry that is
+//! replaced or forgotten while it is pinned loses its name and lives on, detached, until the last pin is
+//! given back. When a bound is reached, the second-chance algorithm evicts an entry (CLOCK; Corbató, "A
+//! Paging Experiment with the Multics System", 1968). It selects an entry that no reply uses, and that was
+//! not requested since the algorithm last looked at it.
 //!
 //! The table belongs to one worker: there are no locks, and pins are plain counts.
 
@@ -21,13 +22,14 @@ use super::listing;
 use super::numbers::SiteNumber;
 use crate::config::{FileSettings, SiteSettings};
 
-/// The right to use an entry's memory and file, to be given back to the table that it came from.
+/// The right to use an entry's memory and file. Give it back to the table that it came from.
 ///
-/// Not `Clone`, so that each is given back once. Dropping one instead keeps its entry alive for good.
+/// It is not `Clone`, so that each pin is given back once. A pin that is dropped instead keeps its entry
+/// alive forever.
 #[derive(Debug)]
 pub struct Pin(pub(super) Place);
 
-/// Which file of a path: the site that it is of, the coding that it is in, and who asks for it.
+/// Which file of a path: its site, its coding, and whether the site's owner or a client names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Variant(u32);
 
@@ -40,22 +42,23 @@ impl Variant {
         Self(u32::from(site) << 8 | coding.map_or(0, |coding| coding as u32 + 1))
     }
 
-    /// The same as the site's owner names it, if that is who asks: clients are not sent it by its path.
+    /// This variant as the site's owner names it, if `as_owner`. Clients are not sent that entry by its
+    /// path.
     #[inline]
     pub(super) fn of_owner(self, as_owner: bool) -> Self {
         Self(self.0 | u32::from(as_owner) << 7)
     }
 
-    /// Different for each.
+    /// A number that is different for each variant.
     pub(super) fn number(self) -> u32 {
         self.0
     }
 }
 
-/// The slot of an entry that has been found or put in. It is of use until the table next changes.
+/// The slot number of an entry that was found or inserted. It is valid until the table next changes.
 pub(super) type Place = u32;
 
-/// What the table did, counted since the start.
+/// Counts of what the table did since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableCounts {
     /// Look-ups answered by the table.
@@ -75,7 +78,7 @@ pub struct TableSize {
     pub descriptors: u64,
     /// Bytes of header lines and small bodies.
     pub memory_bytes: u64,
-    /// Bytes of small bodies and of listings, which are what is bounded.
+    /// Bytes of small bodies and of listings, which are bounded.
     pub body_bytes: u64,
 }
 
@@ -84,19 +87,19 @@ pub struct TableSize {
 pub(super) struct Bounds {
     /// Entries.
     pub(super) entries: u32,
-    /// Open files, and so descriptors.
+    /// Open files, each with a descriptor.
     pub(super) open_files: u32,
     /// Bytes of small bodies and of listings.
     pub(super) body_bytes: u64,
-    /// Whether requests find what others have opened. If not, an entry has no name, and goes with the last
-    /// reply that uses it.
+    /// Whether requests find files that other requests have opened. If not, an entry has no name, and is
+    /// removed with the last reply that uses it.
     pub(super) keeps: bool,
 }
 
 impl Bounds {
-    /// Those of a table that keeps so many files open, those of all sites.
+    /// The bounds of a table for all these sites, which keeps at most `open_files` files open.
     pub(super) fn new(sites: &[SiteSettings], open_files: u32) -> Self {
-        // Where directories are listed, there is room for one listing at least.
+        // If directories are listed, there is room for at least one listing.
         let listed = sites.iter().filter(|site| site.files.listing);
         let least = listed.map(|site| listing::largest(site.files.listing_names) as u64).max();
         let FileSettings { max_open, memory, .. } = sites[0].files;
@@ -106,7 +109,7 @@ impl Bounds {
     }
 }
 
-/// Every entry is in use by a reply, so that there is no room for another.
+/// Replies use every entry, so there is no room for another.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
@@ -121,7 +124,7 @@ pub(super) struct Table {
     bounds: Bounds,
     size: TableSize,
     hasher: DefaultHashBuilder,
-    /// What the request at hand has found, where nothing is kept.
+    /// What the current request has found, if nothing is kept.
     at_hand: Vec<Pin>,
     pub(super) counts: TableCounts,
 }
@@ -132,11 +135,11 @@ struct Slot {
     variant: Variant,
     hash: u64,
     pins: u32,
-    /// Asked for since second chance last looked.
+    /// Requested since second chance last looked.
     referenced: bool,
-    /// Still to be found by its name.
+    /// Whether it can still be found by its name.
     named: bool,
-    /// What of the file was in memory lately.
+    /// Which parts of the file were recently in memory.
     resident: Resident,
     entry: Entry,
 }
@@ -179,29 +182,30 @@ impl Table {
         &self.slot(place).entry.memory
     }
 
-    /// The file of an entry that was found, where it has one.
+    /// The file of an entry that was found, if it has one.
     pub(super) fn file(&self, place: Place) -> Option<BorrowedFd<'_>> {
         self.slot(place).entry.file.as_ref().map(AsFd::as_fd)
     }
 
-    /// The file of an entry that was found, for somebody who reads from it even if it is closed here
+    /// The file of an entry that was found, for a reader that needs it even if the table closes it
     /// meanwhile.
     pub(super) fn share_file(&self, place: Place) -> Option<Arc<OwnedFd>> {
         self.slot(place).entry.file.clone()
     }
 
-    /// What of its file was in memory lately.
+    /// Which parts of its file were recently in memory.
     #[inline]
     pub(super) fn resident(&self, place: Place) -> &Resident {
         &self.slot(place).resident
     }
 
-    /// Lets a found entry be believed until then.
+    /// Lets a found entry be trusted until then.
     pub(super) fn trust(&mut self, place: Place, until_ms: u64) {
         self.slot_mut(place).entry.facts.trusted_until_ms = until_ms;
     }
 
-    /// Puts in an entry under a name, in place of the one that had it. That one stays if there is no room.
+    /// Inserts an entry under a name, and replaces the one that had the name. That one stays if there is
+    /// no room.
     pub(super) fn insert(&mut self, path: &[u8], variant: Variant, entry: Entry) -> Result<Place, Full> {
         if let Some(old) = self.find(path, variant).filter(|&old| self.slot(old).pins == 0) {
             self.forget(old);
@@ -223,7 +227,8 @@ impl Table {
         self.size.descriptors += u64::from(entry.file.is_some());
         self.size.memory_bytes += entry.memory.len() as u64;
         self.size.body_bytes += entry.body_held();
-        // A first look counts as none: what is asked for once goes before what is asked for again.
+        // The first request does not count: an entry requested once is evicted before one requested
+        // again.
         let slot = Slot {
             path: path.into(),
             variant,
@@ -250,7 +255,7 @@ impl Table {
         Ok(place)
     }
 
-    /// Makes room for a small body or a listing; says whether there is room.
+    /// Makes room for a small body or a listing. Returns whether there is room.
     pub(super) fn make_room(&mut self, body_bytes: u64) -> bool {
         if body_bytes > self.bounds.body_bytes {
             return false;
@@ -263,13 +268,13 @@ impl Table {
         true
     }
 
-    /// Closes half of the open files, as far as no reply uses them; says how many.
+    /// Closes half of the open files, except those that a reply uses. Returns how many were closed.
     pub(super) fn close_half(&mut self) -> u64 {
         let half = self.size.descriptors.div_ceil(2);
         (0..half).take_while(|_| self.evict(|entry| entry.file.is_some()).is_ok()).count() as u64
     }
 
-    /// Removes an entry's name. The entry goes with the last of its pins.
+    /// Removes an entry's name. The entry is removed with its last pin.
     pub(super) fn forget(&mut self, place: Place) {
         let slot = self.slot_mut(place);
         let (hash, pins) = (slot.hash, slot.pins);
@@ -282,7 +287,7 @@ impl Table {
         }
     }
 
-    /// Removes the names of all entries that are not believed any more.
+    /// Removes the names of all entries that are no longer trusted.
     pub(super) fn forget_outdated(&mut self, now_ms: u64) {
         for place in 0..self.slots.len() {
             let is_outdated = |slot: &Slot| slot.named && slot.entry.facts.trusted_until_ms <= now_ms;
@@ -292,7 +297,7 @@ impl Table {
         }
     }
 
-    /// Pins a found entry, and takes note that it was asked for.
+    /// Pins a found entry, and records that it was requested.
     #[inline]
     pub(super) fn pin(&mut self, place: Place) -> Pin {
         let slot = self.slot_mut(place);
@@ -311,36 +316,37 @@ impl Table {
         }
     }
 
-    /// At the end of a request, where nothing is kept: what it has found goes, but for what is pinned.
+    /// Call this at the end of a request, if nothing is kept. Releases what the request has found, except
+    /// what is pinned.
     pub(super) fn let_go(&mut self) {
         while let Some(pin) = self.at_hand.pop() {
             self.unpin(pin);
         }
     }
 
-    /// What it holds.
+    /// What the table holds.
     pub(super) fn size(&self) -> TableSize {
         self.size
     }
 
-    /// What it takes beside what it holds.
+    /// The table's memory in addition to what it holds.
     pub(super) fn structure_bytes(&self) -> u64 {
         let slots = self.slots.capacity() * size_of::<Option<Slot>>();
-        // A control byte beside each place.
+        // One control byte for each place.
         let names =
             self.names.capacity() * (size_of::<Place>() + 1) + self.free.capacity() * size_of::<Place>();
         let paths: usize = self.slots.iter().flatten().map(|slot| slot.path.len()).sum();
         (slots + names + paths) as u64
     }
 
-    /// A number that nobody outside can foresee, another one for each `n`.
+    /// A number that outsiders cannot predict, different for each `n`.
     pub(super) fn random(&self, n: u64) -> u64 {
         self.hasher.hash_one(n)
     }
 
-    /// Removes an entry of that kind that no reply uses.
+    /// Evicts an entry of that kind that no reply uses.
     fn evict(&mut self, is_of_kind: impl Fn(&Entry) -> bool) -> Result<(), Full> {
-        // The first round may do no more than take away second chances.
+        // The first round may only take away second chances.
         for _ in 0..2 * self.slots.len() {
             let at = self.hand;
             self.hand = (at + 1) % self.slots.len();
@@ -387,7 +393,7 @@ impl Table {
     }
 }
 
-/// Places do not outlive a change of the table, and a pin keeps its slot.
+/// Places are not used after a change of the table, and a pin keeps its slot.
 const IN_USE: &str = "a slot that is named or pinned is in use";
 
 #[cfg(test)]
@@ -569,7 +575,7 @@ mod tests {
         ]
     }
 
-    /// The body that the nth insertion puts in, different each time.
+    /// The body that the nth insertion inserts, different each time.
     fn body(n: usize, len: u8) -> Vec<u8> {
         (0..usize::from(len)).map(|i| (n * 31 + i) as u8).collect()
     }
@@ -587,8 +593,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map that never evicts: what the table still finds is what was put in last, what is
-        /// pinned stays as it was, and the bounds hold.
+        /// Compared with a map that never evicts: what the table still finds is what was inserted last,
+        /// pinned entries stay as they were, and the bounds hold.
         #[test]
         fn agrees_with_a_map(ops in prop::collection::vec(op(), 0..120)) {
             let mut table = Table::new(BOUNDS);
@@ -603,7 +609,7 @@ mod tests {
                         if table.insert(&[name], PLAIN, entry(&content, file)).is_ok() {
                             model.insert(name, content);
                         } else {
-                            // Only what is pinned can be in the way.
+                            // Only pinned entries can be in the way.
                             let open = pins.iter().filter(|(_, _, fd)| fd.is_some()).count();
                             let is_full = pins.len() >= BOUNDS.entries as usize;
                             prop_assert!(is_full || with_file && open >= BOUNDS.open_files as usize);

@@ -1,5 +1,5 @@
-//! The open-file table that a worker uses: one of its own, or one that workers share. Both have the same
-//! operations with the same meaning; which it is has been decided by the architecture.
+//! The open-file table that a worker uses: either its own, or one that workers share. Both have the same
+//! operations with the same meaning. The architecture decides which one is used.
 
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -14,20 +14,21 @@ use super::fetch::Resident;
 use super::shared_table::SharedTable;
 use super::table::{Full, Pin, Place, Table, TableCounts, TableSize, Variant};
 
-/// One of them.
+/// A table of either kind.
 #[derive(Debug)]
 pub(super) enum Tables {
-    /// Without locks.
+    /// The worker's own table, without locks.
     Own(Table),
-    /// The same, of which nothing is found again. It is not [`Own`](Self::Own) so that a request which finds
-    /// something need not ask.
+    /// Like [`Own`](Self::Own), but later requests find nothing in it. It is a separate variant so that a
+    /// request that finds something need not check.
     Unkept(Table),
-    /// In shared memory.
+    /// A table in shared memory.
     Shared(Box<SharedTable>),
 }
 
 impl Tables {
-    /// The entry of that name. It is of use until the table next changes, or [`let_go`](Self::let_go).
+    /// The entry of that name. The result is valid until the table next changes, or
+    /// [`let_go`](Self::let_go).
     #[inline]
     pub(super) fn find(&mut self, path: &[u8], variant: Variant) -> Option<Place> {
         match self {
@@ -36,7 +37,7 @@ impl Tables {
         }
     }
 
-    /// Whether requests find what others have opened.
+    /// Whether requests find files that other requests have opened.
     pub(super) fn keeps(&self) -> bool {
         match self {
             Self::Own(_) => true,
@@ -45,7 +46,7 @@ impl Tables {
         }
     }
 
-    /// Makes a pinned entry one that has been found. `false`: it is shared, and has been spoilt since.
+    /// Marks a pinned entry as found. `false`: it is shared, and has been corrupted since.
     pub(super) fn hold(&mut self, place: Place) -> bool {
         match self {
             Self::Own(_) | Self::Unkept(_) => true,
@@ -62,7 +63,7 @@ impl Tables {
         }
     }
 
-    /// An entry that was found, and its memory before the body, which is header lines.
+    /// An entry that was found, and its memory before the body: the header lines.
     pub(super) fn entry_and_head(&mut self, place: Place) -> (&Facts, &[u8]) {
         match self {
             Self::Own(table) | Self::Unkept(table) => (table.entry(place), table.memory(place)),
@@ -78,7 +79,7 @@ impl Tables {
         }
     }
 
-    /// What the file of a found or pinned entry began and ended with when it was opened.
+    /// How the file of a found or pinned entry began and ended when it was opened.
     pub(super) fn ends(&self, place: Place) -> Ends {
         match self {
             Self::Own(table) | Self::Unkept(table) => table.entry(place).ends,
@@ -86,7 +87,7 @@ impl Tables {
         }
     }
 
-    /// What the table takes beside what it holds.
+    /// The table's memory in addition to what it holds.
     pub(super) fn structure_bytes(&self) -> u64 {
         match self {
             Self::Own(table) | Self::Unkept(table) => table.structure_bytes(),
@@ -94,7 +95,8 @@ impl Tables {
         }
     }
 
-    /// A part of the memory of a found or pinned entry. `None`: what is shared has been spoilt since.
+    /// A part of the memory of a found or pinned entry. `None`: the entry is shared, and has been
+    /// corrupted since.
     #[inline]
     pub(super) fn memory(&self, place: Place, range: Range<u32>) -> Option<Slice<'_>> {
         match self {
@@ -105,7 +107,7 @@ impl Tables {
         }
     }
 
-    /// The file of a found or pinned entry, where it has one that has not been spoilt since.
+    /// The file of a found or pinned entry, if it has one and has not been corrupted since.
     #[inline]
     pub(super) fn file(&self, place: Place) -> Option<BorrowedFd<'_>> {
         match self {
@@ -114,8 +116,8 @@ impl Tables {
         }
     }
 
-    /// The file of a found or pinned entry, for somebody who reads from it even if the table closes it
-    /// meanwhile. Only a worker's own table lends it.
+    /// The file of a found or pinned entry, for a reader that needs it even if the table closes it
+    /// meanwhile. Only a worker's own table shares it.
     pub(super) fn share_file(&self, place: Place) -> Option<Arc<OwnedFd>> {
         match self {
             Self::Own(table) | Self::Unkept(table) => table.share_file(place),
@@ -123,8 +125,8 @@ impl Tables {
         }
     }
 
-    /// What of the file of a found or pinned entry was in memory lately. Only a worker's own table keeps
-    /// that.
+    /// Which parts of the file of a found or pinned entry were recently in memory. Only a worker's own
+    /// table records that.
     #[inline]
     pub(super) fn resident(&self, place: Place) -> Option<&Resident> {
         match self {
@@ -133,9 +135,9 @@ impl Tables {
         }
     }
 
-    /// Before a look at the file of a found entry that has to be looked at again: where others may have the
-    /// same in mind, waits until none of them is at it, but not for long. If that is claimed: ask again for
-    /// the entry, as one of them may have looked.
+    /// Call this before checking the file of a found entry again. In a shared table, other workers may be
+    /// about to check the same file; this waits until none of them does, but not for long. If it returns
+    /// a claim, find the entry again, as another worker may have checked it meanwhile.
     pub(super) fn claim(&mut self, place: Place) -> Option<sys::lock::Held> {
         match self {
             Self::Own(_) | Self::Unkept(_) => None,
@@ -143,7 +145,7 @@ impl Tables {
         }
     }
 
-    /// Lets a found entry be believed until then.
+    /// Lets a found entry be trusted until then.
     pub(super) fn trust(&mut self, place: Place, until_ms: u64) {
         match self {
             Self::Own(table) | Self::Unkept(table) => table.trust(place, until_ms),
@@ -151,7 +153,8 @@ impl Tables {
         }
     }
 
-    /// Puts in an entry under a name, in place of the one that had it. That one stays if there is no room.
+    /// Inserts an entry under a name, and replaces the one that had the name. That one stays if there is
+    /// no room.
     pub(super) fn insert(&mut self, path: &[u8], variant: Variant, entry: Entry) -> Result<Place, Full> {
         match self {
             Self::Own(table) | Self::Unkept(table) => table.insert(path, variant, entry),
@@ -159,7 +162,7 @@ impl Tables {
         }
     }
 
-    /// Makes room for a small body or a listing; says whether there is room.
+    /// Makes room for a small body or a listing. Returns whether there is room.
     pub(super) fn make_room(&mut self, body_bytes: u64) -> bool {
         match self {
             Self::Own(table) | Self::Unkept(table) => table.make_room(body_bytes),
@@ -167,7 +170,7 @@ impl Tables {
         }
     }
 
-    /// Closes half of the open files, as far as no reply uses them; says how many.
+    /// Closes half of the open files, except those that a reply uses. Returns how many were closed.
     pub(super) fn close_half(&mut self) -> u64 {
         match self {
             Self::Own(table) | Self::Unkept(table) => table.close_half(),
@@ -175,7 +178,7 @@ impl Tables {
         }
     }
 
-    /// Removes the names of all entries that are not believed any more.
+    /// Removes the names of all entries that are no longer trusted.
     pub(super) fn forget_outdated(&mut self, now_ms: u64) {
         match self {
             Self::Own(table) | Self::Unkept(table) => table.forget_outdated(now_ms),
@@ -183,7 +186,7 @@ impl Tables {
         }
     }
 
-    /// Removes an entry's name. The entry goes with the last of its pins.
+    /// Removes an entry's name. The entry is removed with its last pin.
     pub(super) fn forget(&mut self, place: Place) {
         match self {
             Self::Own(table) | Self::Unkept(table) => table.forget(place),
@@ -191,7 +194,7 @@ impl Tables {
         }
     }
 
-    /// Pins a found entry, and takes note that it was asked for.
+    /// Pins a found entry, and records that it was requested.
     #[inline]
     pub(super) fn pin(&mut self, place: Place) -> Pin {
         match self {
@@ -209,7 +212,7 @@ impl Tables {
         }
     }
 
-    /// At the end of a request: what was found is not used any more, but for what is pinned.
+    /// Call this at the end of a request. Found entries are not used any more, except pinned ones.
     #[inline]
     pub(super) fn let_go(&mut self) {
         match self {
@@ -219,14 +222,15 @@ impl Tables {
         }
     }
 
-    /// Of a worker that retires: what is shared with others that do is given up, as far as nobody uses it.
+    /// Call this when the worker retires, together with those that it shares the table with. A shared
+    /// table then releases what no reply uses.
     pub(super) fn retire(&mut self) {
         if let Self::Shared(table) = self {
             table.retire();
         }
     }
 
-    /// What it holds. A shared one says so to all who share it.
+    /// What the table holds. A shared table reports this to every worker that shares it.
     pub(super) fn size(&self) -> TableSize {
         match self {
             Self::Own(table) | Self::Unkept(table) => table.size(),
@@ -234,7 +238,7 @@ impl Tables {
         }
     }
 
-    /// What this worker has seen it do.
+    /// What the table did for this worker.
     #[inline]
     pub(super) fn counts(&mut self) -> &mut TableCounts {
         match self {
@@ -243,7 +247,7 @@ impl Tables {
         }
     }
 
-    /// What this worker has seen it do, to read.
+    /// What the table did for this worker, to read.
     pub(super) fn counted(&self) -> TableCounts {
         match self {
             Self::Own(table) | Self::Unkept(table) => table.counts,
@@ -251,7 +255,7 @@ impl Tables {
         }
     }
 
-    /// A number that nobody outside can foresee, another one for each `n`.
+    /// A number that outsiders cannot predict, different for each `n`.
     pub(super) fn random(&self, n: u64) -> u64 {
         match self {
             Self::Own(table) | Self::Unkept(table) => table.random(n),

@@ -1,8 +1,9 @@
-//! Media types of files, and the codings that they are stored in, by the endings of their names.
+//! Media types of files, and the codings that files are stored in. Both are found by the endings of file
+//! names.
 //!
-//! The operator's own come first, then those of the `mime_guess` library, corrected where registrations have
-//! moved on since its last release, or where the web means something else by an extension. Of names without
-//! one a few are known to be text. What none knows is offered as bytes.
+//! The operator's types come first, then those of the `mime_guess` library. These are corrected if
+//! registrations have changed since the library's last release, or if an extension means something else
+//! on the web. Some names without an extension are known to be text. All other files are sent as bytes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use http1::coding::Coding;
 
 use crate::config::FileSettings;
 
-/// What a file is of which nothing is known (RFC 2046 section 4.5.1).
+/// The type of a file about which nothing is known (RFC 2046 section 4.5.1).
 const UNKNOWN: &str = "application/octet-stream";
 
 /// Media types and codings by the endings of names.
@@ -42,11 +43,11 @@ impl Types {
         }
     }
 
-    /// The coding that the file at `path` is stored in, if its name says so: it is what the file's bytes are,
-    /// and none that a client may choose.
+    /// The coding that the file at `path` is stored in, if its name says so. The file's bytes are coded
+    /// that way; a client cannot choose another coding.
     pub(super) fn stored_coding(&self, path: &[u8]) -> Option<Coding> {
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-        // What is no text has no ending that could be set.
+        // A name that is not text has no ending that could be configured.
         let lower = String::from_utf8_lossy(name).to_ascii_lowercase();
         let own = endings(&lower).find_map(|ending| self.encodings.get(ending)).copied();
         let usual = || endings(&lower).any(|ending| ending == "svgz").then_some(Coding::Gzip);
@@ -55,13 +56,13 @@ impl Types {
 
     fn media_type(&self, name: &[u8]) -> &str {
         let Some(extension) = extension(name).map(str::to_ascii_lowercase) else { return UNKNOWN };
-        // Of several endings the longest counts.
+        // The longest configured ending applies.
         let lower = String::from_utf8_lossy(name).to_ascii_lowercase();
         let mut several = endings(&lower).filter(|ending| ending.len() > extension.len());
         if let Some(own) = several.find_map(|ending| self.own.get(ending)) {
             return own;
         }
-        // What is inside of `x.wasm.gz`, where it is sent as gzip, is known by the ending before.
+        // The type of `x.wasm.gz`, if that is sent as gzip, is that of the ending before.
         if let Some(coding) = self.stored_coding(name)
             && extension == coding.extension()[1..]
         {
@@ -76,13 +77,13 @@ impl Types {
     }
 }
 
-/// What follows each dot of a name that does not begin with it, the longest first.
+/// What follows each dot in a name, except a leading dot. The longest comes first.
 fn endings(name: &str) -> impl Iterator<Item = &str> {
     name.match_indices('.').filter(|(at, _)| *at > 0).map(|(at, _)| &name[at + 1..])
 }
 
-/// Types that were registered after the library's table was made, or are better than what it says: nothing
-/// that browsers show is to be offered for saving, and nothing is to be named by an extension's rarer
+/// Types that were registered after the library's table was made, or are better than the library's. Files
+/// that browsers display should not be offered for saving. An extension should not have its rarer
 /// meaning.
 fn better(extension: &str) -> Option<&'static str> {
     Some(match extension {
@@ -92,13 +93,12 @@ fn better(extension: &str) -> Option<&'static str> {
         "woff" => "font/woff",
         "otf" => "font/otf",
         "sfnt" => "font/sfnt",
-        // RFC 7303: the same as text/xml, but never with a charset that contradicts the file's own
-        // declaration.
+        // RFC 7303: like text/xml, but never with a charset that contradicts the file's own declaration.
         "xml" | "xsl" | "xslt" | "xsd" | "wsdl" => "application/xml",
         "dtd" => "application/xml-dtd",
         // RFC 9512.
         "yaml" | "yml" => "application/yaml",
-        // ECMA-426; and what is read as JSON, without a type that is registered.
+        // ECMA-426; and formats that are JSON, but have no registered type.
         "map" | "topojson" | "har" => "application/json",
         // HTML, section 8.1.5.
         "importmap" => "application/importmap+json",
@@ -124,7 +124,7 @@ fn better(extension: &str) -> Option<&'static str> {
         "mvt" => "application/vnd.mapbox-vector-tile",
         "sql" => "application/sql",
 
-        // RFC 8216 section 3 and 4: segments of a stream, as on the web, and not the sources of a program.
+        // RFC 8216 section 3 and 4: segments of a stream, as on the web, not TypeScript sources.
         "ts" | "mts" | "m2ts" | "m2t" => "video/mp2t",
         "m3u8" => "application/vnd.apple.mpegurl",
         "m3u" => "audio/mpegurl",
@@ -155,13 +155,13 @@ fn better(extension: &str) -> Option<&'static str> {
 
         // RFC 6350.
         "vcf" => "text/vcard",
-        // What is written in a language that has no type which browsers show.
+        // Sources in languages for which browsers display no specific type.
         "adoc" | "diff" | "go" | "java" | "kt" | "patch" | "rb" | "rst" | "swift" | "zig" => "text/plain",
         _ => return None,
     })
 }
 
-/// The type of a file without an extension whose name says what it is all the same, such as `README` and
+/// The type of a file without an extension whose name still tells the type, such as `README` and
 /// `LICENSE-MIT`.
 fn known_name(name: &[u8]) -> Option<&'static str> {
     const TEXTS: [&str; 34] = [
@@ -200,7 +200,7 @@ fn known_name(name: &[u8]) -> Option<&'static str> {
         "vagrantfile",
         "version",
     ];
-    // What Apple's systems look for to associate a site with an app, and want as JSON.
+    // Apple's systems look for this file to associate a site with an app, and require JSON.
     if name == b"apple-app-site-association" {
         return Some("application/json");
     }
@@ -213,8 +213,8 @@ pub(super) fn essence(media_type: &str) -> String {
     media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// What follows the last dot of a name that does not begin with it; empty if there is none. `None`: it is no
-/// text.
+/// What follows the last dot of a name, except a leading dot; empty if there is none. `None`: the
+/// extension is not text.
 fn extension(name: &[u8]) -> Option<&str> {
     let dot = name.iter().rposition(|&byte| byte == b'.').filter(|&at| at > 0);
     std::str::from_utf8(dot.map_or(b"", |dot| &name[dot + 1..])).ok()

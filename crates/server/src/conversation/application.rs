@@ -1,15 +1,19 @@
-//! A conversation whose request an application answers: it brings the [relay](Relay) what comes of the
-//! client, and sends the client what comes of the relay.
+//! A conversation whose request is answered by an application. It passes what the client sends to the
+//! [relay](Relay), and what the relay produces to the client.
 //!
-//! The connection's state machine has announced the request and waits for its answer meanwhile. It reads the
-//! body; the reply is the relay's own. A client that hangs up is taken to have left: whether it only shut
-//! down its own side can't be told, and an application had better not work for nobody.
+//! The connection's state machine has announced the request and waits for its answer meanwhile. It reads
+//! the body, and the relay has the reply. A client that hangs up is treated as disconnected. The server
+//! cannot tell whether it only shut down its own side, and an application should not work for a client
+//! that is gone.
 //!
-//! A client may be lent to the application for its reply. Then nothing is read from it or sent to it, and
-//! nobody watches it but for its end. Whether the application has kept a copy of the socket can't be known,
-//! and such a copy can read and write whatever follows. So what follows is for that site and that application
-//! alone: whoever asks for another is told to come on another connection (421, RFC 9110 section 15.5.20). And
-//! where the connection ends, it is shut down or reset by name: closing a socket that others have is no end.
+//! A client's socket may be passed to the application for the reply. Then nothing is read from it or sent
+//! to it here, and it is watched only for its end. The server cannot know whether the application has
+//! kept a copy of the socket. Such a copy can read and write whatever follows. This has two consequences:
+//!
+//! - Later requests on the connection may only be for the same site and the same application. A request
+//!   for another one is told to use another connection (421, RFC 9110 section 15.5.20).
+//! - To end the connection, the server shuts it down or resets it explicitly. Closing a socket that other
+//!   processes have open does not end the connection.
 
 use std::io;
 use std::ops::Range;
@@ -30,13 +34,13 @@ use crate::gateway::{Afterwards, Asker, Failure, Link, Relay};
 use crate::line::Line;
 use crate::service::Service;
 
-/// Most runs of a reply in one operation: as many as come in a read of some chunks.
+/// Most runs of a reply in one operation: as many as come in one read of some chunks.
 const GATHER: usize = 16;
 
-/// Room for the runs of memory of one operation for an application's reply.
+/// Room for the runs of memory in one operation for an application's reply.
 pub type Passages<'a> = ArrayVec<Slice<'a>, GATHER>;
 
-/// What goes next to the client of what an application replies.
+/// What to send next to the client of an application's reply.
 #[derive(Clone, Debug)]
 pub enum Passage<'a> {
     /// These bytes.
@@ -45,76 +49,78 @@ pub enum Passage<'a> {
     BytesBeforePages(&'a [u8]),
     /// Runs of memory, which may be shared with the application.
     Runs,
-    /// Pages that are shared with the application: this range of the file that they are.
+    /// Pages that are shared with the application: this range of their file.
     Pages(BorrowedFd<'a>, Range<u64>),
 }
 
-/// How far a request for an application has come.
+/// The state of a request for an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attended {
-    /// What there is of a reply is to be sent, as [`Conversation::next_passage`] says.
+    /// The available part of the reply is to be sent, as [`Conversation::next_passage`] says.
     GoesOn,
-    /// No application is at work for it any more.
+    /// No application is working on the request any more.
     IsOver,
 }
 
-/// What is to be done about the body of a request.
+/// What to do about the body of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// More of it may be at hand.
+    /// More of it may be available.
     GoesOn,
     /// It needs input.
     NeedsInput,
-    /// There is no more of it to be taken.
+    /// No more of it is to be taken.
     IsOver,
 }
 
-/// How often it is looked after a client of whose leaving nobody would tell, and whose turn in a queue may
-/// have come.
+/// How often to check on a client if no event would report that it disconnects, and if its turn in a
+/// queue may have come.
 const LOOK_TICKS: u32 = 250 / Tick::MS;
 
-/// What asks for a body (RFC 9110 section 15.2.1).
+/// The interim response that asks for a body (RFC 9110 section 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// A body of which less is awaited is received with what may follow it.
+/// If less of a body than this is still to come, it is received together with what may follow it.
 const WORTH_A_CALL: usize = 16 << 10;
 
-/// How often something may be heard of a client that is lent before it is not watched any more. Once is
-/// usual: it has the reply, and asks again, before the application has said so.
+/// How many events a client may cause while its socket is passed, before it is no longer watched. One is
+/// usual: the client has the reply and sends its next request before the application has reported the
+/// end.
 const MOST_DISTURBANCES: u8 = 2;
 
-/// What is logged of a request whose client has left before the reply: as others do, who made it up.
+/// The logged status of a request whose client disconnected before the reply. It is not a standard status.
+/// Other servers invented it.
 const CLIENT_LEFT: Status = Status(499);
 
-/// A relay, and when it is looked after its client, if no event would tell that it has left.
+/// A relay. `look_at`: when to check on its client, if no event would report that it disconnects.
 #[derive(Debug)]
 pub(super) struct Application {
     relay: Relay,
     look_at: Option<Tick>,
-    /// What is left to be sent before the reply.
+    /// Bytes that are still to be sent before the reply.
     interim: &'static [u8],
-    /// How often something was heard of the client while it was lent.
+    /// How many events the client has caused while its socket was passed.
     disturbances: u8,
 }
 
-/// Whom a client has been lent to, which may have kept a copy.
+/// The application that a client's socket was passed to. It may have kept a copy.
 #[derive(Debug)]
 pub(super) struct LentTo {
     site: SiteNumber,
     pool: Arc<str>,
 }
 
-/// Why a client gets no reply of the application's, or no more of it.
+/// Why a client gets no reply from the application, or no more of it.
 enum Trouble {
-    /// Its body is none.
+    /// The request's body is malformed.
     Body(ProtocolError),
-    /// The application's doing.
+    /// The application has failed.
     Application(Failure),
-    /// It is to get this instead.
+    /// The client gets this instead.
     Named(Box<Named>),
-    /// It is gone.
+    /// The client has disconnected.
     Gone,
-    /// It takes its reply too slowly.
+    /// The client takes the reply too slowly.
     Slow,
 }
 
@@ -125,7 +131,7 @@ impl From<Failure> for Trouble {
 }
 
 impl Conversation {
-    /// Has an application answer the request that was announced with this head.
+    /// Calls an application for the request that was announced with this head.
     #[cold]
     pub(super) fn call(
         &mut self,
@@ -165,7 +171,7 @@ impl Conversation {
         }
     }
 
-    /// Whether a request may be answered on a connection that has been lent. If not, it is refused.
+    /// Whether a request may be answered on a connection whose socket was passed. If not, refuses it.
     #[cold]
     pub(super) fn is_directed(&mut self, service: &mut Service, head: &Head<'_>) -> bool {
         let site = service.content.site_of(head);
@@ -181,7 +187,7 @@ impl Conversation {
         self.answer_error(service, (site, Status::MISDIRECTED_REQUEST, head.path), terms, None);
     }
 
-    /// The application, if that is what it waits for.
+    /// Takes the application, if the conversation waits for one.
     fn take_application(&mut self) -> Option<Box<Application>> {
         match *self.exchange.waiting.take()? {
             Pause::Application(application) => Some(application),
@@ -192,7 +198,7 @@ impl Conversation {
         }
     }
 
-    /// Gives the application up if there was trouble with it.
+    /// Gives the application up if `result` is a trouble.
     fn settles<T>(
         &mut self,
         service: &mut Service,
@@ -211,14 +217,14 @@ impl Conversation {
         }
     }
 
-    /// The client of a request for an application has left.
+    /// The client of a request for an application has disconnected.
     #[cold]
     pub fn client_has_left(&mut self, service: &mut Service, line: Line<'_>) {
         self.settles(service, line, Err(Trouble::Gone), ());
     }
 
-    /// Begins to take the rest of a request's body, which may have to be asked for: that is the next
-    /// [passage](Self::next_passage).
+    /// Begins to take the rest of a request's body. The client may have to be asked for it: that is the
+    /// next [passage](Self::next_passage).
     pub fn begins_body(&mut self, input: &mut Input<'_>) {
         if let Some(application) = self.exchange.application_mut()
             && let Some(is_persistent) = self.machine.invite_body()
@@ -229,7 +235,7 @@ impl Conversation {
         self.take_up(input);
     }
 
-    /// Takes a piece of the request's body in.
+    /// Takes a piece of the request's body.
     pub fn take_body(&mut self, service: &mut Service, line: Line<'_>, input: &mut Input<'_>) -> Body {
         let taken = self.take_piece(service, input);
         self.settles(service, line, taken, Body::IsOver)
@@ -258,8 +264,8 @@ impl Conversation {
         Ok(next)
     }
 
-    /// Where the next bytes can be received behind what is there, and how many at most, `share` among them,
-    /// if they can only be body and are worth an operation of their own.
+    /// The buffer for the next bytes behind what is there, and how many of them may be received, at most
+    /// `share`. `None` unless the bytes can only be body and are worth their own operation.
     pub fn room_for_body(&mut self, share: u64) -> Option<(&mut Vec<u8>, usize)> {
         let Self { machine, exchange, .. } = self;
         if !machine.is_reading_body() {
@@ -271,8 +277,8 @@ impl Conversation {
         (room >= WORTH_A_CALL).then_some((body, room))
     }
 
-    /// Takes in so many bytes that were received in the [room](Self::room_for_body) for them. `false`: they
-    /// were none of the body.
+    /// Takes `count` bytes that were received in the [room](Self::room_for_body) for them. `false`: they
+    /// were not part of the body.
     pub fn take_received_body(&mut self, service: &mut Service, count: usize) -> bool {
         let Self { machine, exchange, eof, .. } = self;
         let Some(application) = exchange.application_mut() else { return false };
@@ -281,7 +287,7 @@ impl Conversation {
         while used < body.len() {
             match machine.receive(&service.limits, service.clock.tick, &body[used..], *eof) {
                 Ok((more, _)) if more > 0 => used += more,
-                // It is body to its last byte.
+                // All of them must be body.
                 _ => return false,
             }
         }
@@ -289,7 +295,7 @@ impl Conversation {
         true
     }
 
-    /// Leaves the body for now, and keeps what is unused of the input. Says how far it has come.
+    /// Leaves the body for now, and keeps the unused input. Returns the state of the request.
     pub fn leaves_body(&mut self, service: &mut Service, line: Line<'_>, input: &Input<'_>) -> Attended {
         self.rest_unseen = !input.is_used_up();
         self.keep(service, input);
@@ -303,11 +309,11 @@ impl Conversation {
         Attended::GoesOn
     }
 
-    /// A request whose body is complete comes to a turn: whether its client still is there, if that is of
-    /// interest now.
+    /// Begins a turn of a request whose body is complete. Checks whether its client is still there, if
+    /// that matters now.
     pub fn begins_to_attend(&mut self, service: &mut Service, line: Line<'_>) -> Attended {
         let Some(application) = self.exchange.application_mut() else { return Attended::IsOver };
-        // Not everybody hears of it who waits for others.
+        // A worker that waits for other events may not notice that this client has hung up.
         if application.relay.may_go(&service.gateway) && line.has_hung_up() {
             self.client_has_left(service, line);
             return Attended::IsOver;
@@ -318,8 +324,8 @@ impl Conversation {
         Attended::GoesOn
     }
 
-    /// Exchanges with the application what there is, up to the share. `is_full` says that the client's side
-    /// has no room for a reply.
+    /// Exchanges data with the application, up to the quantum (`share`). `is_full` means that the
+    /// client's side has no room for a reply.
     pub fn attend(
         &mut self,
         service: &mut Service,
@@ -357,11 +363,11 @@ impl Conversation {
                 let (site, _) = application.relay.owed();
                 Box::new(LentTo { site, pool: Arc::clone(application.relay.pool()) })
             });
-            // What goes wrong then may be its own end.
+            // This failure may be caused by the client's own end.
             if worked.is_err() && line.has_hung_up() {
                 return Err(Trouble::Gone);
             }
-            // Who is lent may not be watched.
+            // A client whose socket is passed may not be watched.
             application.look_at.get_or_insert(service.clock.tick.after(LOOK_TICKS));
         }
         worked?;
@@ -374,8 +380,8 @@ impl Conversation {
         Ok(Attended::GoesOn)
     }
 
-    /// What is to be sent next to the client of an application. This changes nothing but `runs`, where runs
-    /// of memory go.
+    /// What to send next to the client of an application. This changes only `runs`, which receives runs
+    /// of memory.
     pub fn next_passage<'a>(&'a self, runs: &mut Passages<'a>) -> Option<Passage<'a>> {
         let application = self.exchange.application()?;
         if !application.interim.is_empty() {
@@ -398,7 +404,7 @@ impl Conversation {
         })
     }
 
-    /// That many bytes of the passage are sent.
+    /// `count` bytes of the passage were sent.
     pub fn passed(&mut self, service: &mut Service, count: usize) {
         service.counters.bytes_sent.add(count as u64);
         let Some(application) = self.exchange.application_mut() else { return };
@@ -409,14 +415,15 @@ impl Conversation {
         }
     }
 
-    /// Nothing can be sent any more.
+    /// Nothing more can be sent.
     #[cold]
     pub fn not_passed(&mut self, service: &mut Service, line: Line<'_>, error: &io::Error) {
         self.broken(service, error, Failed::Send);
         self.client_has_left(service, line);
     }
 
-    /// Whether the application is still at work for it, once what there was of the reply has been sent.
+    /// Whether the application is still working on the request, after the available part of the reply has
+    /// been sent.
     pub fn is_attended(&mut self, service: &mut Service) -> Attended {
         let Some(application) = self.exchange.application_mut() else { return Attended::IsOver };
         if application.relay.reply().is_none_or(|reply| !reply.is_complete()) {
@@ -428,8 +435,8 @@ impl Conversation {
         Attended::IsOver
     }
 
-    /// A turn has used its share up. One that always has more to do may never come to where deadlines are
-    /// looked at, so they are looked at here.
+    /// A turn has used up its quantum. A conversation that always has more to do may never reach the
+    /// point where deadlines are checked, so this checks them.
     pub fn has_used_share(&mut self, service: &mut Service, line: Line<'_>) -> Attended {
         if self.application_deadline().is_some_and(|deadline| deadline.reached(service.clock.tick)) {
             self.look_after_application(service, line);
@@ -437,7 +444,7 @@ impl Conversation {
         if self.has_application() { Attended::GoesOn } else { Attended::IsOver }
     }
 
-    /// The reply is sent: the connection goes on, or ends.
+    /// The reply is sent. The connection continues, or ends.
     fn end_application(&mut self, service: &mut Service, application: Application) {
         self.exchange.note_application(service, &application.relay);
         let returned = application.relay.returned();
@@ -459,7 +466,7 @@ impl Conversation {
         self.carried_over = true;
     }
 
-    /// There will be no reply of the application's, or no more of it.
+    /// The client gets no reply from the application, or no more of it.
     fn give_application_up(
         &mut self,
         service: &mut Service,
@@ -482,7 +489,7 @@ impl Conversation {
             Trouble::Gone => application.relay.count_client_left(&service.gateway),
             Trouble::Named(_) | Trouble::Body(_) | Trouble::Slow => {}
         }
-        // Of a reply that nobody has seen any of, nothing has to be kept.
+        // If no part of a reply has been seen, nothing of it must be kept.
         let (consumed, reply) = application.relay.end(&mut service.gateway);
         let begun = reply.and_then(|reply| {
             let begun = reply.has_begun().then(|| (reply.status(), reply.body_sent()));
@@ -496,7 +503,7 @@ impl Conversation {
             }
             (Trouble::Body(error), _) => self.refuse(service, (owed.0, error)),
             (Trouble::Application(failure), None) => {
-                // Without its head it is answered all the same.
+                // The request can be answered even without its head.
                 let path = Head::again(&consumed, owed.1).map_or(&[][..], |head| head.path);
                 self.answer_failure(service, &failure, &request, owed, path);
             }
@@ -518,8 +525,8 @@ impl Conversation {
         service.buffers.give(consumed);
     }
 
-    /// Answers with what the application has named, which has been looked at as told, or puts the answer by
-    /// until more has been. The request is one of which this was consumed with its head.
+    /// Answers with what the application has named, or saves the answer until another lookup has been
+    /// made. `looked` has the lookups made so far. `consumed` are the bytes of the request's head.
     pub(super) fn answer_with_named(
         &mut self,
         service: &mut Service,
@@ -540,7 +547,7 @@ impl Conversation {
         }
     }
 
-    /// Answers a request for that path that the application has not.
+    /// Answers a request that the application has not answered. `path` is the request's path.
     fn answer_failure(
         &mut self,
         service: &mut Service,
@@ -553,12 +560,12 @@ impl Conversation {
         self.answer_error(service, (site, failure.status(), path), terms, None);
     }
 
-    /// When it is to be looked at that has an application at work.
+    /// When to check on the conversation, if it waits for an application.
     pub(super) fn application_deadline(&self) -> Option<Tick> {
         self.exchange.application()?.deadline()
     }
 
-    /// A deadline has come while an application is at work.
+    /// A deadline has passed while the conversation waits for an application.
     pub(super) fn application_timeout(&mut self, service: &mut Service, line: Line<'_>) -> Option<Next> {
         self.exchange.application()?;
         self.look_after_application(service, line);
@@ -571,18 +578,17 @@ impl Conversation {
         self.settles(service, line, looked, ());
     }
 
-    /// The site that is asked, as far as that is known: what an application is asked for, and otherwise the
-    /// default one.
+    /// The site of the request, as far as it is known: the application's, or otherwise the default site.
     pub(super) fn asked_site(&self) -> SiteNumber {
         self.exchange.application().map_or(0, |application| application.relay.owed().0)
     }
 
-    /// Whether the client brings the body of a request for an application.
+    /// Whether the client is sending the body of a request for an application.
     pub fn brings_body(&self) -> bool {
         self.exchange.application().is_some_and(|application| application.relay.awaits_body())
     }
 
-    /// Ends an application's reply that the client takes its time for.
+    /// Ends an application's reply that the client takes too slowly.
     pub(super) fn give_slow_reply_up(&mut self, service: &mut Service, line: Line<'_>) {
         if self.exchange.application().is_some_and(|application| application.relay.has_output())
             && let Some(application) = self.take_application()
@@ -591,63 +597,67 @@ impl Conversation {
         }
     }
 
-    /// Whether its request is with an application, or on its way there.
+    /// Whether the request is with an application, or on its way to one.
     pub fn has_application(&self) -> bool {
         self.exchange.application().is_some()
     }
 
-    /// Whether an application is at work, which is none of the client's doing.
+    /// Whether the conversation waits for an application, not for its client.
     pub fn waits_for_application(&self) -> bool {
         let is_due = |relay: &Relay| !relay.awaits_body() && !relay.has_output();
         self.exchange.application().is_some_and(|application| is_due(&application.relay))
     }
 
-    /// Whether the client is lent, and nothing but its end concerns anybody here. Who watches sockets need
-    /// not watch it, and must not if they are told of what lasts, or more than once of it nevertheless.
+    /// `None` unless the client's socket is passed, when only the connection's end matters here. Then
+    /// returns whether the socket may be watched, though that is not necessary. It must not be watched if
+    /// events report a lasting state (`told_of_changes` is false), or if there have been too many events
+    /// already.
     pub fn is_lent(&self, told_of_changes: bool) -> Option<bool> {
         let application = self.exchange.application().filter(|application| application.relay.is_lent())?;
         Some(told_of_changes && application.disturbances < MOST_DISTURBANCES)
     }
 
-    /// Whether the client has been lent: somebody may have a copy of its socket.
+    /// Whether the client's socket has been passed. Another process may have a copy of it.
     pub fn was_lent(&self) -> bool {
         self.lent_to.is_some()
     }
 
-    /// Whether something is owed to the client that it will not get when the connection ends now.
+    /// Whether the client would miss something that it is owed if the connection ended now.
     pub fn is_cut_short(&self) -> bool {
         let machine = &self.machine;
         machine.is_replying() || machine.wants_end() == End::Reset || machine.owes_answer()
     }
 
-    /// Whether a part of an application's reply has been sent, of which there may be more.
+    /// Whether a part of an application's reply has been sent, and there may be more.
     pub(super) fn is_passing_on(&self) -> bool {
         let outgoing = self.exchange.application().and_then(|application| application.relay.outgoing());
         outgoing.is_some_and(|(reply, _)| reply.has_begun())
     }
 
-    /// Whether its request waits in a pool's queue.
+    /// Whether the request waits in a pool's queue.
     pub fn is_queued(&self) -> bool {
         self.exchange.application().is_some_and(|application| application.relay.is_queued())
     }
 
-    /// Has its request called by that name, which is not 0, if it waits in a pool's queue and when it need
-    /// not any more ([`Gateway::called`](crate::gateway::Gateway::called)).
+    /// If the request waits in a pool's queue, names it.
+    /// [`Gateway::called`](crate::gateway::Gateway::called) returns the name when the request need not
+    /// wait any more. The name must not be 0.
     pub fn name_queued(&self, service: &Service, name: u64) {
         if let Some(application) = self.exchange.application() {
             application.relay.name(&service.gateway, name);
         }
     }
 
-    /// The socket of that connection alone, if it waits for anything: that a server has closed would be told
-    /// again and again.
+    /// The socket of the server's connection alone, if it waits for anything. Otherwise a connection
+    /// closed by the server would be reported again and again.
     pub fn link_fd(&self) -> Option<(BorrowedFd<'_>, (bool, bool))> {
         let relay = &self.exchange.application()?.relay;
         let waits = relay.link_waits_for();
         Some((relay.link_fd().filter(|_| waits != (false, false))?, waits))
     }
 
-    /// The connection to an application's server that is to be watched too, and for what: input, and room.
+    /// The connection to an application's server that must be watched, too, and for what: input, and
+    /// room.
     pub fn link(&mut self) -> Option<(&mut Link, (bool, bool))> {
         let relay = &mut self.exchange.application_mut()?.relay;
         let waits = relay.link_waits_for();
@@ -656,19 +666,19 @@ impl Conversation {
 }
 
 impl Application {
-    /// When it is to be looked at.
+    /// When to check on the application.
     fn deadline(&self) -> Option<Tick> {
         [self.relay.deadline(), self.look_at].into_iter().flatten().reduce(Tick::earlier)
     }
 
-    /// What it needs of the client: input, and room for output.
+    /// What the application needs from the client: input, and room for output.
     pub(super) fn needs(&self) -> (bool, bool) {
         let relay = &self.relay;
         let has_output = !self.interim.is_empty() || relay.has_output();
         if relay.is_lent() { (false, false) } else { (relay.awaits_body(), has_output) }
     }
 
-    /// Sees whether it, or the client, takes too long.
+    /// Checks whether the application or the client takes too long.
     fn look_after(&mut self, service: &mut Service, line: Line<'_>) -> Result<(), Trouble> {
         let now = service.clock.tick;
         let client = line.lendable();
@@ -687,14 +697,14 @@ impl Application {
         Ok(())
     }
 
-    /// Ends it, and gives back what there is of a reply.
+    /// Ends the relay, and returns the reply as far as there is one.
     fn end(self, service: &mut Service) -> Option<OpenReply<Pin>> {
         let (consumed, reply) = self.relay.end(&mut service.gateway);
         service.buffers.give(consumed);
         reply
     }
 
-    /// Gives up what was asked, as the connection ends.
+    /// Gives up the request, because the connection ends.
     pub(super) fn leave(self, service: &mut Service) {
         if let Some(reply) = self.end(service) {
             service.take_sheet(reply.into_sheet());

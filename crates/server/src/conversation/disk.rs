@@ -1,11 +1,14 @@
-//! A conversation that would have to wait for the disk, in a worker that must not: it asks for a [`Job`], is
-//! left alone until somebody has done that, and goes on.
+//! Waiting for the disk in a worker that must not block. The conversation asks for a [`Job`], is left
+//! alone until that has been done, and then continues.
 //!
-//! Meanwhile its client's time does not run, nothing is read from its socket, and a connection that breaks is
-//! noticed. But the server's own patience has an end, or a disk that hangs would hold whoever asks for it: a
-//! request is answered without what is not to be had, and a reply is broken off. A client that has hung up is
-//! let go the first time that the wait is looked at: it may be gone, and whoever only half-closed pays for it
-//! where the disk is as slow as that. The job is left to itself.
+//! Meanwhile its client's timeouts do not run, nothing is read from its socket, and a broken connection
+//! is noticed. But the server does not wait forever. Otherwise a disk that hangs would hold every client
+//! that asks for it. After a timeout, a request is answered without what could not be read, and a reply
+//! is broken off.
+//!
+//! A client that has hung up is disconnected the first time that the wait is checked, because it may be
+//! gone. A client that has only half-closed loses its reply then, but only if the disk is that slow. The
+//! job continues by itself.
 
 use http1::{Head, ProtocolError, Status, Terms, Tick};
 
@@ -20,13 +23,13 @@ use crate::service::Service;
 /// What a conversation waits for.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    /// Tells this wait from others, also of other conversations.
+    /// Distinguishes this wait from others, also of other conversations.
     ticket: u64,
-    /// What is to be done, until somebody has taken it on.
+    /// The job to be done, until it has been taken.
     job: Option<Job>,
-    /// It has been done, or will not be.
+    /// The job has been done, or will not be.
     is_over: bool,
-    /// When it is to be looked at next, and when given up.
+    /// When to check the wait next, and when to give it up.
     look_at: Tick,
     give_up_at: Tick,
     until: Until,
@@ -34,13 +37,13 @@ pub(super) struct Waiting {
 
 #[derive(Debug)]
 enum Until {
-    /// It has been looked at what a request asks for.
+    /// The lookup for a request has been made.
     LookedUp(Deferred),
-    /// This window of the file that is being sent is in memory.
+    /// This window of the file being sent is in memory.
     Fetched { window: u64 },
 }
 
-/// A request that can't be answered yet.
+/// A request that cannot be answered yet.
 #[derive(Debug)]
 struct Deferred {
     owed: Owed,
@@ -50,18 +53,18 @@ struct Deferred {
 /// What a client is owed.
 #[derive(Debug)]
 pub(super) enum Owed {
-    /// The reply to a request, of which this was consumed with its head.
+    /// The reply to a request. `consumed` are the bytes of its head.
     Reply { consumed: Vec<u8>, terms: Terms },
-    /// The answer to a breach of the protocol, by a request for that site.
+    /// The answer to a breach of the protocol by a request for this site.
     Refusal((SiteNumber, ProtocolError)),
-    /// What an application has named, in reply to a request of which this was consumed with its head.
+    /// What an application has named, in reply to a request. `consumed` are the bytes of its head.
     Named { consumed: Vec<u8>, terms: Terms, named: Box<Named> },
-    /// What an application of that site has not answered: this status, for that path.
+    /// An error, because an application of this site has not answered: this status, for this path.
     Error((SiteNumber, Status, Box<[u8]>), Terms),
 }
 
 impl Waiting {
-    /// Whether what is waited for is done, or won't be.
+    /// Whether the job is done, or will not be.
     #[inline]
     pub(super) fn is_over(&self) -> bool {
         self.is_over
@@ -69,13 +72,12 @@ impl Waiting {
 }
 
 impl Conversation {
-    /// Whether it waits for the disk, and for which job.
+    /// The job that the conversation waits for, if it waits for the disk.
     pub fn waits_for_disk(&self) -> Option<u64> {
         self.exchange.disk().filter(|waiting| !waiting.is_over).map(|waiting| waiting.ticket)
     }
 
-    /// The job that it waits for has been done. What a look found is taken note of, before the table changes
-    /// again.
+    /// The job has been done. Records what a lookup found, before the table changes again.
     pub fn disk_is_done(&mut self, service: &mut Service, found: Option<(&Lookup<'_>, &Admitted)>) {
         let Some(waiting) = self.exchange.disk_mut() else { return };
         waiting.is_over = true;
@@ -84,7 +86,7 @@ impl Conversation {
         }
     }
 
-    /// The job that it waits for won't be done in time.
+    /// The job will not be done in time.
     pub fn disk_has_failed(&mut self, service: &mut Service) {
         let Some(waiting) = self.exchange.disk_mut() else { return };
         waiting.is_over = true;
@@ -100,12 +102,12 @@ impl Conversation {
         }
     }
 
-    /// When its wait is to be looked at, if it waits for the disk.
+    /// When to check the wait next, if the conversation waits for the disk.
     pub(super) fn looks_after_wait_at(&self) -> Option<Tick> {
         self.exchange.disk().filter(|waiting| !waiting.is_over).map(|waiting| waiting.look_at)
     }
 
-    /// It has waited for a while, or for too long.
+    /// Checks the wait. Gives it up if the client has hung up or if it has lasted too long.
     pub(super) fn look_after_wait(&mut self, service: &mut Service, line: Line<'_>) -> Option<Next> {
         let now = service.clock.tick;
         if line.has_hung_up() {
@@ -122,25 +124,26 @@ impl Conversation {
         None
     }
 
-    /// The connection is broken that waits for the disk.
+    /// The connection has broken during the wait.
     pub fn breaks_off_wait(&mut self, service: &mut Service) {
         service.counters.reset(Reset::Peer);
         self.machine.send_failed();
     }
 
-    /// What is to be done so that it can go on, once for each wait.
+    /// Takes the job of a wait. Each wait has one.
     pub fn take_job(&mut self) -> Option<Job> {
         self.exchange.disk_mut()?.job.take()
     }
 
-    /// Goes on where it had to wait. Says which window of the file that is being sent is in memory, if that
-    /// was waited for.
+    /// Continues after the wait. Returns the window of the file that is now in memory, if the wait was
+    /// for one.
     pub fn go_on(&mut self, service: &mut Service, line: Line<'_>) -> Option<u64> {
         let pause = *self.exchange.waiting.take()?;
         let Pause::Disk(waiting) = pause else { unreachable!("an application is seen to first") };
         self.machine.resume(service.clock.tick);
         match waiting.until {
-            // Whatever has become of the window since then: a reply that is always overtaken would never end.
+            // Even if the window has left memory since. Otherwise a reply that is always overtaken would
+            // never end.
             Until::Fetched { window } => return Some(window),
             Until::LookedUp(Deferred { owed: Owed::Refusal(breach), looked }) => {
                 self.answer_breach(service, breach, Some(looked));
@@ -162,7 +165,7 @@ impl Conversation {
         None
     }
 
-    /// Puts by what is owed until it has been looked at what it takes.
+    /// Saves what is owed until a lookup has been made.
     pub(super) fn defer(
         &mut self,
         service: &mut Service,
@@ -173,7 +176,7 @@ impl Conversation {
         self.wait(service, Job::Lookup(look), Until::LookedUp(Deferred { owed, looked }));
     }
 
-    /// Waits for a part of the file that is being sent.
+    /// Waits for a part of the file being sent.
     pub(super) fn await_window(&mut self, service: &mut Service, fetch: Fetch) {
         let window = fetch.window;
         self.wait(service, Job::Fetch(fetch), Until::Fetched { window });
@@ -189,7 +192,7 @@ impl Conversation {
             Some(Box::new(Pause::Disk(Waiting { ticket, job, is_over: false, look_at, give_up_at, until })));
     }
 
-    /// Gives back what it holds while it waits.
+    /// Gives back what the conversation holds while it waits.
     pub(super) fn stop_waiting(&mut self, service: &mut Service) {
         match self.exchange.waiting.take().map(|pause| *pause) {
             Some(Pause::Disk(Waiting { until: Until::LookedUp(deferred), .. })) => {
@@ -204,7 +207,7 @@ impl Conversation {
     }
 }
 
-/// Ticks until a wait is looked at.
+/// Ticks until a wait is checked.
 fn look_after(service: &Service) -> u32 {
     (service.disk_timeout_ticks / helpers::LOOKS).max(1)
 }

@@ -1,5 +1,5 @@
-//! What belongs to one request: its line of the access log, when it was read, and what it waits for beside
-//! its client.
+//! The data of one request: its line in the access log, when it was read, and what it waits for other
+//! than its client.
 
 use http1::{Head, Status};
 use sys::socket::PeerAddress;
@@ -12,26 +12,26 @@ use crate::gateway::Relay;
 use crate::proxies::header::Announced;
 use crate::service::Service;
 
-/// Who has connected, and what a proxy has said of that connection.
+/// The peer that has connected, and what a proxy has reported about that connection.
 type Came<'a> = (&'a PeerAddress, Option<&'a Announced>);
 
 /// The exchange under way, if there is one.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    /// The first half of the access log's line; empty when none is kept.
+    /// The first half of the access log's line. Empty when no line is kept.
     log_line: Vec<u8>,
-    /// The log that it goes to.
+    /// The log for the line.
     log: LogNumber,
-    /// How long the connection waited in the accept queue at least, until that has been logged, in
-    /// milliseconds; [`UNKNOWN`] if it is not known.
+    /// The least number of milliseconds that the connection waited in the accept queue, until that has
+    /// been logged. [`UNKNOWN`] if it is not known.
     waited_ms: u32,
     /// When the request was read, in monotonic milliseconds.
     began_ms: u64,
-    /// What it waits for beside its client, if it does.
+    /// What the exchange waits for other than its client, if anything.
     pub(super) waiting: Option<Box<Pause>>,
 }
 
-/// What a conversation waits for beside its client.
+/// What a conversation waits for other than its client.
 #[derive(Debug)]
 pub(super) enum Pause {
     /// The disk.
@@ -44,13 +44,13 @@ pub(super) enum Pause {
 const UNKNOWN: u32 = u32::MAX;
 
 impl Exchange {
-    /// The first one of a connection that has waited so long in the accept queue, if that is known.
+    /// The first exchange of a connection, with the time that it waited in the accept queue, if known.
     pub(super) fn first(waited_ms: Option<u32>) -> Self {
         let waited_ms = waited_ms.unwrap_or(UNKNOWN);
         Self { log_line: Vec::new(), log: 0, waited_ms, began_ms: 0, waiting: None }
     }
 
-    /// The wait for the disk, if it is that.
+    /// The wait for the disk, if there is one.
     #[inline]
     pub(super) fn disk(&self) -> Option<&Waiting> {
         match self.waiting.as_deref() {
@@ -59,7 +59,7 @@ impl Exchange {
         }
     }
 
-    /// The wait for the disk, if it is that.
+    /// The wait for the disk, if there is one.
     pub(super) fn disk_mut(&mut self) -> Option<&mut Waiting> {
         match self.waiting.as_deref_mut() {
             Some(Pause::Disk(waiting)) => Some(waiting),
@@ -67,7 +67,7 @@ impl Exchange {
         }
     }
 
-    /// The application at work, if it waits for one.
+    /// The application, if the exchange waits for one.
     pub(super) fn application(&self) -> Option<&Application> {
         match self.waiting.as_deref() {
             Some(Pause::Application(application)) => Some(application),
@@ -75,7 +75,7 @@ impl Exchange {
         }
     }
 
-    /// The application at work, if it waits for one.
+    /// The application, if the exchange waits for one.
     pub(super) fn application_mut(&mut self) -> Option<&mut Application> {
         match self.waiting.as_deref_mut() {
             Some(Pause::Application(application)) => Some(application),
@@ -83,7 +83,7 @@ impl Exchange {
         }
     }
 
-    /// Counts a request that was read, and begins its line of the access log.
+    /// Counts a request that was read, and begins its line in the access log.
     #[inline]
     pub(super) fn begin(&mut self, service: &mut Service, from: Came<'_>, head: &Head<'_>) {
         service.counters.requests.add(1);
@@ -110,7 +110,8 @@ impl Exchange {
         }
     }
 
-    /// Begins the line of what could not be read as a request for a site, unless it has one.
+    /// Begins the line of a request that could not be read, unless it has one. `site` is the site of the
+    /// log.
     pub(super) fn begin_unreadable(&mut self, service: &mut Service, peer: &PeerAddress, site: SiteNumber) {
         if self.log_line.is_empty()
             && let Some(log) = self.take_line(service, site)
@@ -119,7 +120,7 @@ impl Exchange {
         }
     }
 
-    /// Takes room for a line in the log of a site, if it has one.
+    /// Takes a buffer for a line in the log of a site, if the site has a log.
     fn take_line(&mut self, service: &mut Service, site: SiteNumber) -> Option<LogNumber> {
         self.log = service.logs.of_site(site)?;
         self.log_line = service.buffers.take();
@@ -127,7 +128,7 @@ impl Exchange {
         Some(self.log)
     }
 
-    /// Has the line of an exchange say what an application's part in it was.
+    /// Adds the application's part to the line of an exchange.
     pub(super) fn note_application(&mut self, service: &mut Service, relay: &Relay) {
         if !self.log_line.is_empty() {
             let (pool, spent) = relay.spent();
@@ -136,7 +137,7 @@ impl Exchange {
         }
     }
 
-    /// Writes the line of an exchange whose reply is over.
+    /// Writes the line of an exchange whose reply has ended.
     #[inline]
     pub(super) fn end(&mut self, service: &mut Service, status: Status, body_sent: u64) {
         if !self.log_line.is_empty() {
@@ -152,7 +153,7 @@ impl Exchange {
         service.buffers.give(line);
     }
 
-    /// Gives back what an exchange holds that has no end.
+    /// Gives back the buffer of an exchange that has no end.
     pub(super) fn drop_line(&mut self, service: &mut Service) {
         service.buffers.give(std::mem::take(&mut self.log_line));
     }

@@ -3,15 +3,15 @@
 //!
 //! A [`channel`](crate::channel) moves the bytes. It keeps to this order:
 //!
-//! 1. It sees first to what [holds](Conversation::is_held) the conversation: the disk, or an application. For
-//!    the disk there is a [job](Conversation::take_job) to be done, and then the conversation
-//!    [goes on](Conversation::go_on). An application is [attended](Conversation::attend).
+//! 1. First it handles what [holds](Conversation::is_held) the conversation: the disk, or an application.
+//!    For the disk there is a [job](Conversation::take_job) to do, and then the conversation
+//!    [continues](Conversation::go_on). An application is [attended](Conversation::attend).
 //! 2. It [begins a turn](Conversation::begins_turn).
-//! 3. While the conversation [is replying](Conversation::is_replying), [`next_send`](Conversation::next_send)
-//!    says what is to be sent. The channel reports the outcome with [`sent`](Conversation::sent) or
-//!    [`not_sent`](Conversation::not_sent). Until then it keeps the conversation, which gives back nothing
-//!    that the operation names.
-//! 4. It has a finished reply [released](Conversation::release).
+//! 3. While the conversation [is replying](Conversation::is_replying),
+//!    [`next_send`](Conversation::next_send) returns what to send next. The channel reports the outcome
+//!    with [`sent`](Conversation::sent) or [`not_sent`](Conversation::not_sent). Until then the channel
+//!    keeps the conversation, which gives back nothing that the operation names.
+//! 4. It [releases](Conversation::release) what a finished reply held.
 //! 5. Otherwise the conversation says what it [wants](Conversation::wants): input, which it
 //!    [takes](Conversation::take), or an end of the connection.
 //! 6. It [ends](Conversation::end) the conversation when the connection is over.
@@ -42,28 +42,29 @@ use crate::line::Line;
 use crate::proxies::header::Announced;
 use crate::service::Service;
 
-/// A client being served.
+/// A conversation with a client that is being served.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about the client, a byte each")]
 pub struct Conversation {
     machine: Connection<Pin>,
     peer: PeerAddress,
-    /// Input that has been received and not used.
+    /// Input that has been received but not used.
     rest: Vec<u8>,
     exchange: Exchange,
     /// When it last had a turn.
     active: http1::Tick,
     /// The client sends no more.
     eof: bool,
-    /// What is left over of the input has not been offered to the machine since the reply before it ended.
+    /// The unused input has not been offered to the machine since the reply before it ended.
     rest_unseen: bool,
-    /// The reply under way, or the last one, took a while: it began in an earlier turn, or waited to be sent.
+    /// The reply under way, or the last one, took a while: it began in an earlier turn, or had to wait to
+    /// be sent.
     carried_over: bool,
-    /// A proxy has not said yet for whom it connects.
+    /// A PROXY header is still to come.
     is_announced: bool,
-    /// What it has said of its own connection.
+    /// What the PROXY header said about the client's connection to the proxy.
     announced: Option<Box<Announced>>,
-    /// Whom it has been lent to, if it has.
+    /// The application that the client's socket was passed to, if it was.
     lent_to: Option<Box<LentTo>>,
 }
 
@@ -71,9 +72,9 @@ pub struct Conversation {
 const IDLE_ENOUGH_TICKS: u32 = 1000 / http1::Tick::MS;
 
 impl Conversation {
-    /// A conversation with a client at that address, whose connection was just accepted. `is_announced`: the
-    /// connection begins with a [PROXY header](crate::proxies::header). `waited_ms`: how many milliseconds it
-    /// has waited in the accept queue at least, if that was looked at.
+    /// A conversation with a client at the address `peer`, whose connection was just accepted.
+    /// `is_announced`: the connection begins with a [PROXY header](crate::proxies::header). `waited_ms`:
+    /// the least number of milliseconds that it has waited in the accept queue, if that was measured.
     pub fn new(peer: PeerAddress, is_announced: bool, waited_ms: Option<u32>, service: &Service) -> Self {
         Self {
             machine: Connection::new(service.clock.tick, &service.limits),
@@ -99,7 +100,7 @@ impl Conversation {
     #[inline]
     pub fn begins_turn(&mut self, service: &Service) {
         if self.is_announced {
-            // A client counts as active once its proxy has said who it is.
+            // A client counts as active once its proxy has named it.
             self.judges_announcer(service);
         } else {
             self.active = service.clock.tick;
@@ -112,13 +113,14 @@ impl Conversation {
         self.carried_over |= self.active != service.clock.tick;
     }
 
-    /// Whether it has been between requests for long enough to be closed in favour of another client.
+    /// Whether the connection has been between requests for long enough to be closed in favour of another
+    /// client.
     pub fn has_idled(&self, now: http1::Tick) -> bool {
         self.machine.is_idle() && self.active.after(IDLE_ENOUGH_TICKS).reached(now)
     }
 
-    /// Whether it has been about the same for longer than it may where others wait for its place: to bring a
-    /// request, or to close behind the last reply.
+    /// Whether the client is too slow while others wait for its slot. It has been in the same state for
+    /// long: sending a request, or closing after the last reply.
     pub fn dawdles(&self, limits: &Limits, now: http1::Tick) -> bool {
         let timeouts = &limits.timeouts;
         let allowed = match self.state() {
@@ -131,7 +133,7 @@ impl Conversation {
         left.is_some_and(|left| allowed.saturating_sub(left) >= IDLE_ENOUGH_TICKS)
     }
 
-    /// Whether a request is awaited, or the rest of one.
+    /// Whether a request, or the rest of one, is still to come from the client.
     pub fn is_asking(&self) -> bool {
         matches!(self.state(), ConnectionState::ReadingHead | ConnectionState::ReadingBody)
     }
@@ -141,7 +143,7 @@ impl Conversation {
         self.machine.requests()
     }
 
-    /// What it is doing.
+    /// The state of the connection.
     pub fn state(&self) -> ConnectionState {
         let machine = &self.machine;
         if machine.is_lingering() || machine.wants_end() != End::Open {
@@ -162,7 +164,7 @@ impl Conversation {
         &mut self.machine
     }
 
-    /// Whether it needs input to go on, and whether it needs room for output.
+    /// Whether it needs input to continue, and whether it needs room for output.
     pub fn needs(&self) -> (bool, bool) {
         match self.exchange.waiting.as_deref() {
             None => (self.machine.wants_input(), self.machine.is_replying()),
@@ -171,7 +173,7 @@ impl Conversation {
         }
     }
 
-    /// Whether there is output of a reply that is planned: see [`next_send`](Self::next_send).
+    /// Whether there is output of a planned reply: see [`next_send`](Self::next_send).
     #[inline]
     pub fn is_replying(&self) -> bool {
         self.machine.is_replying()
@@ -183,8 +185,8 @@ impl Conversation {
         self.exchange.waiting.is_some()
     }
 
-    /// Whether the disk or an application has to be seen to first. A wait for the disk that is over does not
-    /// hold it any more.
+    /// Whether the disk or an application must be handled first. A wait for the disk that is over does
+    /// not hold the conversation.
     #[inline]
     pub fn is_held(&self) -> bool {
         match self.exchange.waiting.as_deref() {
@@ -194,8 +196,8 @@ impl Conversation {
         }
     }
 
-    /// When it is to be looked at, if nothing happens before: the client's deadline, or how long the disk may
-    /// take.
+    /// When to call [`expire`](Self::expire), if nothing happens before: at the client's deadline, or
+    /// when a wait must be checked.
     #[inline]
     pub fn deadline(&self) -> Option<http1::Tick> {
         let machine = self.machine.deadline();
@@ -209,8 +211,8 @@ impl Conversation {
         self.looks_after_wait_at().or(earlier)
     }
 
-    /// Acts on a deadline that has come: what is said to the client is planned, and not sent. `None`: nothing
-    /// has ended, ask for the deadline again.
+    /// Handles a deadline that has passed. An answer to the client is planned, not sent. `None`: nothing
+    /// has ended, so ask for the deadline again.
     pub fn expire(&mut self, service: &mut Service, line: Line<'_>) -> Option<Next> {
         if self.waits_for_disk().is_some() {
             return self.look_after_wait(service, line);
@@ -236,8 +238,8 @@ impl Conversation {
         Some(Next::Receive)
     }
 
-    /// Ends whatever the client takes its time for, since others wait for its place. It is told so where an
-    /// answer is owed: that is planned, and not sent.
+    /// Ends whatever the client is slow at, because others wait for its slot. If the client is owed an
+    /// answer, the answer is planned, not sent.
     pub fn give_up(&mut self, service: &mut Service, line: Line<'_>) {
         self.give_slow_reply_up(service, line);
         if let http1::Timeout::Answer(_, error) = self.machine.give_up() {
@@ -247,13 +249,14 @@ impl Conversation {
         }
     }
 
-    /// Whether what it is about is the worker's alone that has begun it, so that no other can go on with it:
-    /// a request that an application answers, or a file that is in no table.
+    /// Whether only this worker can continue the conversation, because of a request that an application
+    /// answers, or a file that is in no table.
     pub fn is_bound(&self) -> bool {
         self.has_application() || self.machine.pins().any(Content::is_apart)
     }
 
-    /// Gives back everything that belongs to the worker. Nothing that it named may be in use any more.
+    /// Gives back everything that belongs to the worker. Nothing that an operation named may be in use
+    /// any more.
     pub fn end(mut self, service: &mut Service) {
         if self.machine.is_replying() {
             self.machine.abort();
@@ -264,8 +267,8 @@ impl Conversation {
         self.exchange.drop_line(service);
     }
 
-    /// Whether a part of a reply may have been sent, and not all of it. If the connection ends now, that must
-    /// not look like the reply's end.
+    /// Whether a part of a reply may have been sent, but not all of it. If the connection ends now, that
+    /// must not look like the end of the reply.
     pub fn is_in_a_reply(&self) -> bool {
         self.machine.is_replying() || self.is_passing_on()
     }

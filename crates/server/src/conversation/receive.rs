@@ -1,8 +1,8 @@
-//! Receiving: from input to steps, and from a request to the plan of its reply. Nothing is sent here.
+//! Receiving: turns input into steps, and a request into the plan of its reply. Nothing is sent here.
 //!
-//! Input lies in the worker's scratch memory while it is worked on. What is left unused in the end (half a
-//! head, a pipelined request behind a reply that is to be sent first) is kept in a pooled buffer, so that an
-//! idle connection holds none.
+//! Input lies in the worker's scratch memory while it is processed. What is left unused in the end is
+//! kept in a pooled buffer. That may be half a head, or a pipelined request behind a reply that must be
+//! sent first. So an idle connection holds no buffer.
 
 use http1::{End, Head, Plan, ProtocolError, Status, Step, Terms};
 use sys::socket::PeerAddress;
@@ -14,7 +14,7 @@ use crate::line::Line;
 use crate::proxies::header;
 use crate::service::Service;
 
-/// Input at hand, in scratch memory: from here to there it is unused.
+/// The input available in scratch memory. It is unused from `from` to `to`.
 #[derive(Debug)]
 pub struct Input<'a> {
     scratch: &'a mut [u8],
@@ -23,32 +23,32 @@ pub struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// None yet.
+    /// Without input.
     pub fn new(scratch: &'a mut [u8]) -> Self {
         Self { scratch, from: 0, to: 0 }
     }
 
-    /// What no request has used yet.
+    /// The input that no request has used yet.
     pub fn unused(&self) -> &[u8] {
         &self.scratch[self.from..self.to]
     }
 
-    /// Whether there is none.
+    /// Whether there is no unused input.
     pub fn is_used_up(&self) -> bool {
         self.from == self.to
     }
 
-    /// That many more bytes are used.
+    /// Marks `count` more bytes as used.
     pub(super) fn use_up(&mut self, count: usize) {
         self.from += count;
     }
 
-    /// What is unused means nothing any more.
+    /// Drops the unused input, which has no meaning any more.
     fn drop_unused(&mut self) {
         self.from = self.to;
     }
 
-    /// Takes up what was kept, if that has not been done. There is nothing unused then.
+    /// Copies the kept input, if any, into the scratch memory. Nothing may be unused then.
     #[inline]
     fn take_up(&mut self, kept: &mut Vec<u8>) {
         if !kept.is_empty() {
@@ -58,7 +58,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Where more goes: behind what is unused, which moves to the front.
+    /// The room for more input, behind the unused input, which moves to the front.
     #[inline]
     pub fn room(&mut self) -> &mut [u8] {
         if self.from > 0 {
@@ -70,7 +70,7 @@ impl<'a> Input<'a> {
         &mut self.scratch[self.to..]
     }
 
-    /// That many bytes have come into the [room](Self::room).
+    /// Counts `count` bytes that have come into the [room](Self::room).
     #[inline]
     pub fn filled(&mut self, count: usize) {
         self.to += count;
@@ -80,13 +80,13 @@ impl<'a> Input<'a> {
 /// What a conversation wants while it is not replying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// To [take](Conversation::take) the input that is at hand. Nothing is received for that.
+    /// To [take](Conversation::take) the input that is available. No receive is needed for that.
     Take(Wanted),
     /// More input, which it then [takes](Conversation::take).
     Input(Wanted),
-    /// Nothing of its client.
+    /// Nothing from its client.
     Nothing,
-    /// That the output is shut down. Then it [goes on](Conversation::output_is_shut).
+    /// That the output is shut down. Then it [continues](Conversation::output_is_shut).
     ShutDown,
     /// That the connection is closed.
     Close,
@@ -101,8 +101,8 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Whether that is only what the client may have sent behind its last request. It is received if it is
-    /// there, and not waited for.
+    /// Whether this is only what the client may have sent after its last request. It is received if it is
+    /// there, but not waited for.
     #[inline]
     pub fn is_behind(self) -> bool {
         self.is_behind
@@ -110,8 +110,9 @@ impl Wanted {
 }
 
 impl Conversation {
-    /// What it wants, while it is not replying. `input` is what has been received. `has_more` says whether
-    /// the channel has a reason to believe that more has come. It is asked only behind the last request.
+    /// What the conversation wants, while it is not replying. `input` is what has been received.
+    /// `has_more` returns whether the channel has a reason to believe that more has come. It is called
+    /// only after the last request.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
     pub fn wants(&self, input: &Input<'_>, has_more: impl FnOnce() -> bool) -> Want {
@@ -123,8 +124,8 @@ impl Conversation {
             End::Open if is_at_hand => Want::Take(Wanted { is_behind: false }),
             End::Open if self.machine.wants_input() => Want::Input(Wanted { is_behind: false }),
             End::Open => Want::Nothing,
-            // What is behind the last request is shown to the machine as well: closing with bytes unread
-            // would reset the connection.
+            // The machine also gets what follows the last request. Closing with unread bytes would reset
+            // the connection.
             End::Close => {
                 let has_rest = !input.is_used_up() || !self.rest.is_empty();
                 if !self.may_have_more(has_rest || has_more()) {
@@ -140,14 +141,14 @@ impl Conversation {
         }
     }
 
-    /// Whether a client whose reply was the last may have sent something behind its request after all. A
-    /// reply that went out at once left hardly any time for that, and such clients are not worth another call
-    /// to ask.
+    /// Whether a client that got its last reply may have sent something more after its request. If the
+    /// reply went out at once, there was hardly any time for that, and another call to find out is not
+    /// worthwhile.
     fn may_have_more(&self, is_suspicious: bool) -> bool {
         (is_suspicious || self.carried_over) && !self.eof && self.machine.closes_after_reply()
     }
 
-    /// Whether no end of the connection is wanted.
+    /// Whether the conversation does not want to end the connection.
     #[inline]
     pub fn is_open(&self) -> bool {
         self.machine.wants_end() == End::Open
@@ -164,16 +165,16 @@ impl Conversation {
         self.machine.write_side_shut(&service.limits, service.clock.tick);
     }
 
-    /// Takes up what was kept of the input.
+    /// Copies the kept input into `input`.
     #[inline]
     pub fn take_up(&mut self, input: &mut Input<'_>) {
         input.take_up(&mut self.rest);
     }
 
-    /// Takes the input that it wanted, as far as the next request. That is answered: its reply is to be sent
-    /// before more is made of the input. `line` says what else the client's socket is good for, where a
-    /// request needs to know. `false`: the connection is to be closed, since no more input is to come, and
-    /// taking this has changed nothing.
+    /// Takes the input that it wanted, up to the next request, and answers that. The reply must be sent
+    /// before more input is processed. `line` gives what else the client's socket can do, if a request
+    /// needs to know. `false`: close the connection, because no more input is to come, and taking this
+    /// has changed nothing.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
     pub fn take<'l>(
@@ -183,14 +184,14 @@ impl Conversation {
         input: &mut Input<'_>,
         wanted: Wanted,
     ) -> bool {
-        // With the client's end known, there is no event to wait for: it goes on as long as input changes
-        // anything.
+        // When the client's end is known, there is no event to wait for. The loop continues as long as
+        // input changes anything.
         let before = (wanted.is_behind || self.eof).then(|| self.machine.wants());
         self.take_in(service, line, input);
         before.is_none_or(|before| self.is_replying() || self.is_paused() || self.machine.wants() != before)
     }
 
-    /// Takes input as [`take`](Self::take) does, and does not say whether that has changed anything.
+    /// Takes input as [`take`](Self::take) does, but does not return whether that has changed anything.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
     fn take_in<'l>(&mut self, service: &mut Service, line: impl FnOnce() -> Line<'l>, input: &mut Input<'_>) {
@@ -235,7 +236,7 @@ impl Conversation {
         }
     }
 
-    /// Ends the connection where a PROXY header is to come from a peer that is not trusted to send one.
+    /// Ends the connection if a PROXY header is to come from a peer that is not trusted to send one.
     /// Nothing is received for that.
     #[cold]
     pub(super) fn judges_announcer(&mut self, service: &Service) {
@@ -245,8 +246,8 @@ impl Conversation {
         }
     }
 
-    /// Reads the PROXY header, before anything else is made of the input. `false`: it is not complete yet, or
-    /// the connection ends for want of a good one.
+    /// Reads the PROXY header before any other input. `false`: it is not complete yet, or the connection
+    /// ends because there is no valid one.
     #[cold]
     fn hears_announcement(&mut self, service: &mut Service, input: &mut Input<'_>) -> bool {
         let found = match header::parse(input.unused()) {
@@ -270,8 +271,8 @@ impl Conversation {
         true
     }
 
-    /// Answers a request, with whose head so much of the input was used, or puts it by until what it asks for
-    /// has been looked at.
+    /// Answers a request, whose head used `used` bytes of the input. If a lookup is needed first, saves
+    /// the answer until then.
     #[inline]
     fn answer<'l>(
         &mut self,
@@ -286,7 +287,7 @@ impl Conversation {
         }
     }
 
-    /// Answers a request as [`answer`](Self::answer) does, once this has been looked at.
+    /// Answers a request as [`answer`](Self::answer) does, after the lookups in `looked`.
     pub(super) fn answer_with(
         &mut self,
         service: &mut Service,
@@ -300,7 +301,7 @@ impl Conversation {
         }
     }
 
-    /// Has done what must be before a request is answered, or instead.
+    /// Does what is needed before a request is answered, or instead of answering it.
     #[cold]
     fn take_detour(
         &mut self,
@@ -327,8 +328,9 @@ impl Conversation {
         }
     }
 
-    /// Answers a request for that path with an error of a site that is neither content's nor a breach of the
-    /// protocol, for whose page this has been looked at, or puts it by until more has been.
+    /// Answers a request for `path` with an error of a site that comes neither from its content nor from
+    /// a breach of the protocol. `looked` has the lookups made for the error page. If another one is
+    /// needed, saves the answer until then.
     pub(super) fn answer_error(
         &mut self,
         service: &mut Service,
@@ -345,8 +347,8 @@ impl Conversation {
         }
     }
 
-    /// Answers a breach of the protocol by a request for a site, where an answer is owed. That is the default
-    /// one, 0, if the head could not be read.
+    /// Answers a breach of the protocol by a request for a site, if an answer is owed. The site is the
+    /// default one, 0, if the head could not be read.
     pub(super) fn refuse(&mut self, service: &mut Service, breach: (SiteNumber, ProtocolError)) {
         service.counters.refusal(breach.1.kind);
         if self.machine.owes_answer() {
@@ -355,7 +357,8 @@ impl Conversation {
         }
     }
 
-    /// Answers it, for whose page this has been looked at, or puts it by until more has been.
+    /// Answers a breach. `looked` has the lookups made for the error page. If another one is needed,
+    /// saves the answer until then.
     pub(super) fn answer_breach(
         &mut self,
         service: &mut Service,
@@ -368,7 +371,7 @@ impl Conversation {
         }
     }
 
-    /// Replies, and gives back what has been looked up for it.
+    /// Replies, and gives back the lookups made for the reply.
     #[inline]
     pub(super) fn respond(&mut self, service: &mut Service, plan: Plan<Pin>, looked: Option<Prefetched>) {
         if let Some(looked) = looked {
@@ -378,7 +381,7 @@ impl Conversation {
         self.machine.respond(&service.limits, service.clock.tick, plan);
     }
 
-    /// Keeps for later what is unused.
+    /// Keeps the unused input for later.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
     pub fn keep(&mut self, service: &mut Service, input: &Input<'_>) {

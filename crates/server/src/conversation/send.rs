@@ -1,5 +1,5 @@
-//! Sending a reply: choosing what goes into the next operation, and taking in what came of it. The operation
-//! itself is a channel's, which may have it made at another time.
+//! Sending a reply: chooses what goes into the next operation, and handles its result. A channel performs
+//! the operation, possibly at another time.
 
 use std::io;
 
@@ -12,18 +12,18 @@ use crate::content::{Content, Fetch, Pin};
 use crate::counters::{Failure, Reset};
 use crate::service::Service;
 
-/// Most runs of memory in one call. Replies but those of many ranges have two or three.
+/// Most runs of memory in one call. All replies except those with many ranges have two or three.
 const GATHER: usize = 8;
 
 /// Room for the runs of memory of one operation. The channel provides it.
 pub type Runs<'a> = ArrayVec<Slice<'a>, GATHER>;
 
-/// What is to be sent next of a reply.
+/// The next part of a reply to send.
 #[derive(Clone, Copy)]
 pub enum Operation<'a> {
     /// Runs of memory, to be gathered.
     Gather {
-        /// What of the reply follows them.
+        /// What follows them in the reply.
         follows: Follows,
     },
     /// A range of the pinned file.
@@ -32,12 +32,12 @@ pub enum Operation<'a> {
         pin: &'a Pin,
         /// Where the range begins, in bytes.
         offset: u64,
-        /// Bytes of it, one at least.
+        /// The length of the range, at least one byte.
         len: u64,
     },
 }
 
-/// What of a reply comes behind runs of memory.
+/// What follows runs of memory in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follows {
     /// The reply ends with them.
@@ -50,10 +50,10 @@ pub enum Follows {
     File,
 }
 
-/// Why nothing was sent, where it is no use to try again at once.
+/// Why nothing was sent, if trying again at once is useless.
 #[derive(Debug)]
 pub enum Unsent {
-    /// These bytes of the file are not in memory, and here nobody waits for the disk.
+    /// These bytes of the file are not in memory, and this worker must not wait for the disk.
     Absent(Fetch),
     /// The file has changed.
     Changed,
@@ -62,8 +62,8 @@ pub enum Unsent {
 }
 
 impl Conversation {
-    /// What is to be sent next of the reply under way; this changes nothing but `runs`, where runs of memory
-    /// go. `None`: it can't be had any more.
+    /// The next part to send of the reply under way. This changes only `runs`, which receives runs of
+    /// memory. `None`: that part can no longer be read.
     #[inline]
     pub fn next_send<'a>(&'a self, content: &'a Content, runs: &mut Runs<'a>) -> Option<Operation<'a>> {
         if self.machine.is_of_several() {
@@ -81,25 +81,25 @@ impl Conversation {
         first_of(self.machine.output_of_several(), || self.last(), content, runs)
     }
 
-    /// What comes behind the last bytes of the reply.
+    /// What follows the last bytes of the reply.
     #[inline]
     fn last(&self) -> Follows {
         if self.machine.closes_after_reply() { Follows::End } else { Follows::Nothing }
     }
 
-    /// Whether the reply under way, or the last one, took a while: what it is made of may have changed.
+    /// Whether the reply under way, or the last one, took a while. Then its sources may have changed.
     #[inline]
     pub fn is_carried_over(&self) -> bool {
         self.carried_over
     }
 
-    /// Takes note that the reply under way has to wait, for its client or for its next turn.
+    /// Records that the reply under way has to wait, for its client or for its next turn.
     #[inline]
     pub fn carry_over(&mut self) {
         self.carried_over = true;
     }
 
-    /// That many bytes of the reply are sent.
+    /// `count` bytes of the reply were sent.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 10 instructions")]
     pub fn sent(&mut self, service: &mut Service, count: u64) {
@@ -135,7 +135,7 @@ impl Conversation {
     }
 }
 
-/// What goes in one call of the output of a reply.
+/// The part of a reply's output for one call.
 #[inline]
 fn first_of<'a>(
     output: impl Iterator<Item = Segment<'a, Pin>>,

@@ -1,4 +1,4 @@
-//! How far a turn, or a stage of one, has brought a conversation.
+//! The progress of a conversation in a turn, or in a stage of a turn.
 
 #[cfg(doc)]
 use super::Conversation;
@@ -7,14 +7,14 @@ use crate::helpers::Job;
 /// How a turn of a conversation ended.
 #[derive(Debug)]
 pub enum Turn {
-    /// It waits for what it [needs](Conversation::needs) of its client.
+    /// It waits for the client, as [`needs`](Conversation::needs) says.
     Blocked,
-    /// It waits until somebody has done this for it. Only in a worker without
-    /// [patience](crate::service::Service::patience).
+    /// It waits until this job has been done. Only in a worker whose
+    /// [patience](crate::service::Service::patience) does not let it wait for the disk.
     Disk(Box<Job>),
-    /// It waits for the socket, and for an application's, as [`Conversation::link`] says.
+    /// It waits for the client's socket, and for an application's, as [`Conversation::link`] says.
     Application,
-    /// It has used up its share and could go on at once.
+    /// It has used up its quantum and could continue at once.
     Unfinished,
     /// It is over: close the socket.
     Close,
@@ -22,12 +22,12 @@ pub enum Turn {
     Reset,
 }
 
-/// What is to be done next with a conversation, as far as one stage has brought it.
+/// The next thing to do with a conversation after one stage.
 #[derive(Debug)]
 pub enum Next {
-    /// To receive from it.
+    /// Receive from the client.
     Receive,
-    /// To send to it.
+    /// Send to the client.
     Send,
     /// Neither now.
     Turn(Turn),

@@ -1,4 +1,4 @@
-//! The one table that names every counter, for every status format.
+//! The table that names every counter. All status formats use it.
 
 use results::status::{
     Bucket, ConnectionState, Counts, DiskWait, Failure, HelperJob, InTime, LineLoss, LoopPhase, Refusal,
@@ -8,12 +8,12 @@ use results::{By, Label as _, StatusClass};
 
 use super::{Counter, Counters};
 
-/// Upper bounds of the buckets of all histograms; one more bucket holds what lies above.
+/// Upper bounds of the buckets in all histograms. One more bucket holds larger values.
 pub const HISTOGRAM_BOUNDS: [u64; 13] = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048];
 
 /// A block of counters.
 pub trait Block: 'static {
-    /// What a status says of it.
+    /// The type that a status has for its values.
     type Told: Default;
 }
 
@@ -21,17 +21,17 @@ impl Block for Counters {
     type Told = Counts;
 }
 
-/// One row of the table of a block `B`: a name for programs, words for people, and where the values are.
+/// One row of the table for a block `B`: the name for programs, the help text, and where the values are.
 #[derive(Debug)]
 pub struct Metric<B: Block = Counters> {
-    /// Without prefix and unit suffix: JSON uses it as it is, Prometheus as `sluice_<name>`, plus `_total`
-    /// for counters.
+    /// The name without prefix and unit suffix. JSON uses it unchanged. Prometheus uses `sluice_<name>`,
+    /// plus `_total` for counters.
     pub name: &'static str,
-    /// One sentence for people, without the full stop.
+    /// One sentence of help, without the full stop.
     pub help: &'static str,
     /// How the values behave over time.
     pub kind: Kind,
-    /// What tells several values apart; none if there is one.
+    /// The labels that distinguish several values. `None` if there is one value.
     pub labels: Option<Labels>,
     pub(super) read: fn(&B) -> &[Counter],
     pub(super) told: fn(&B::Told) -> &[u64],
@@ -41,48 +41,48 @@ pub struct Metric<B: Block = Counters> {
 /// How a value behaves over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows; a rate makes sense. Totals over workers are sums.
+    /// Only grows, so a rate has a meaning. Totals over workers are sums.
     Counter,
     /// Goes up and down. Totals over workers are sums.
     Gauge,
-    /// Goes up and down. Totals over workers are maxima, as a sum would mean nothing.
+    /// Goes up and down. Totals over workers are maxima, because a sum would have no meaning.
     Level,
     /// A high-water mark. Totals over workers are maxima.
     Peak,
     /// Counts per bucket, not cumulative; bounds as in [`HISTOGRAM_BOUNDS`]. Totals over workers are sums.
     Histogram {
-        /// The counter that sums up what was put into the buckets.
+        /// The counter that holds the sum of all values in the buckets.
         sum: &'static str,
     },
 }
 
-/// What tells the values of a metric apart.
+/// The labels that distinguish the values of a metric.
 #[derive(Debug, Clone, Copy)]
 pub struct Labels {
-    /// The label, as Prometheus has it.
+    /// The label's name in Prometheus.
     pub label: &'static str,
-    /// Its values, in the order of the numbers.
+    /// The label's values, in the order of the metric's values.
     pub names: &'static [&'static str],
 }
 
 impl<B: Block> Metric<B> {
-    /// The numbers of this metric in `block`.
+    /// The values of this metric in `block`.
     pub fn read<'a>(&self, block: &'a B) -> &'a [Counter] {
         (self.read)(block)
     }
 
-    /// What a status says of them.
+    /// The values of this metric in a status.
     pub fn told<'a>(&self, told: &'a B::Told) -> &'a [u64] {
         (self.told)(told)
     }
 
-    /// The same, to be changed.
+    /// The values of this metric in a status, mutable.
     pub fn told_mut<'a>(&self, told: &'a mut B::Told) -> &'a mut [u64] {
         (self.told_mut)(told)
     }
 }
 
-/// What a status says of a block that this table describes, now.
+/// The current values of a block, as a status has them.
 pub fn told<B: Block>(table: &[Metric<B>], block: &B) -> B::Told {
     let mut told = B::Told::default();
     for metric in table {
@@ -93,9 +93,9 @@ pub fn told<B: Block>(table: &[Metric<B>], block: &B) -> B::Told {
     told
 }
 
-/// A row of the table: kind, field, words for people. Several numbers have a label as well, and its type. The
-/// field has the same name in the block and in the type of crate `results`, so that neither can be renamed
-/// alone.
+/// A row of the table: kind, field and help. A metric with several values also has a label and the
+/// label's type. The field has the same name in the block and in the type of crate `results`, so that
+/// neither can be renamed alone.
 macro_rules! metric {
     ($kind:expr, $field:ident, $help:expr) => {
         Metric {
@@ -123,7 +123,7 @@ macro_rules! metric {
 
 pub(super) use metric;
 
-/// Every value of [`Counters`], in the order in which people see them.
+/// Every value of [`Counters`], in display order.
 pub static METRICS: &[Metric] = &[
     metric!(Kind::Counter, restarts, "Times that the worker was started again after it died"),
     metric!(Kind::Counter, accepts, "Connections accepted"),

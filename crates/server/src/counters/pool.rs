@@ -1,7 +1,7 @@
-//! What the requests for one pool of applications went through.
+//! Counters of the requests for one pool of applications.
 //!
-//! All workers add to the same block, which outlives reloads as the pool's queue does: what an application
-//! answers takes long enough for a few locked instructions.
+//! All workers add to the same block. It outlives reloads, as the pool's queue does. An application takes
+//! long enough to answer that a few locked instructions do not matter.
 
 use results::status::{Bucket, PoolCounts};
 use results::{By, Label as _};
@@ -9,54 +9,54 @@ use results::{By, Label as _};
 use super::metrics::metric;
 use super::{Block, Counter, HISTOGRAM_BOUNDS, Kind, Labels, Metric, bucket};
 
-/// Counts of times by milliseconds.
+/// Counts of times, in buckets of milliseconds.
 type Histogram = [Counter; HISTOGRAM_BOUNDS.len() + 1];
 
 sys::shareable! {
-    /// What is counted of one pool. Times are counted by milliseconds, rounded up, and summed up in
+    /// The counters of one pool. Histograms count times in milliseconds, rounded up. Sums are in
     /// microseconds.
     #[derive(Debug, Default)]
     #[repr(C, align(128))]
     pub struct PoolCounters {
-        /// Requests that wait in the queue, as of when somebody looked last.
+        /// Requests that wait in the queue, when last checked.
         pub queued: Counter,
-        /// Requests in flight, likewise.
+        /// Requests in flight, when last checked.
         pub in_flight: Counter,
-        /// Requests that came, with their bodies.
+        /// Requests that have arrived completely, including their bodies.
         pub requests: Counter,
-        /// Those that were not answered to the end, for whatever reason but their client.
+        /// Requests that were not answered completely, for any reason except their client.
         pub failures: Counter,
-        /// Of these, those for which there was no room in the queue.
+        /// Failures because there was no room in the queue.
         pub refused: Counter,
-        /// Of these, those that had waited in the queue for as long as they may.
+        /// Failures because the request had waited in the queue for the maximum time.
         pub expired: Counter,
-        /// Those whose client left before the end of the reply.
+        /// Requests whose client disconnected before the end of the reply.
         pub clients_left: Counter,
-        /// Requests that were sent on a connection that had been kept.
+        /// Requests that were sent on a kept connection.
         pub reused: Counter,
-        /// Those that were sent once more, as it broke.
+        /// Requests that were sent again because the kept connection broke.
         pub retried: Counter,
-        /// Replies of which a part went to the disk, as their clients were slow.
+        /// Replies that were partly written to the disk, because their clients were slow.
         pub spilled: Counter,
-        /// Replies that the application has sent to the client itself.
+        /// Replies that the application sent to the client itself.
         pub passed: Counter,
-        /// Those that lay in memory that the application shares.
+        /// Replies in memory that the application shares.
         pub shared: Counter,
-        /// Those that came by the stream although the pool has another transport.
+        /// Replies that came in the stream although the pool has another transport.
         pub fell_back: Counter,
-        /// From when a request had come until it was in flight.
+        /// Times from a request's arrival until it was in flight.
         pub waits_ms: Histogram,
         /// Their sum.
         pub wait_us: Counter,
-        /// From when it was in flight until the connection to a server was up.
+        /// Times from when the request was in flight until the connection to a server was established.
         pub connects_ms: Histogram,
         /// Their sum.
         pub connect_us: Counter,
-        /// From when the connection was up until the reply began to come.
+        /// Times from when the connection was established until the reply began.
         pub first_bytes_ms: Histogram,
         /// Their sum.
         pub first_byte_us: Counter,
-        /// From when the connection was up until the reply had come.
+        /// Times from when the connection was established until the reply was complete.
         pub last_bytes_ms: Histogram,
         /// Their sum.
         pub last_byte_us: Counter,
@@ -68,22 +68,22 @@ impl Block for PoolCounters {
 }
 
 impl PoolCounters {
-    /// Counts a request that has waited so long for being in flight.
+    /// Counts a request that waited this long until it was in flight.
     pub fn has_waited(&self, us: u64) {
         add(&self.waits_ms, &self.wait_us, us);
     }
 
-    /// Counts a connection to a server that was up after so long.
+    /// Counts a connection to a server that took this long to establish.
     pub fn has_connected(&self, us: u64) {
         add(&self.connects_ms, &self.connect_us, us);
     }
 
-    /// Counts a reply whose first byte came after so long.
+    /// Counts a reply whose first byte came after this time.
     pub fn has_begun(&self, us: u64) {
         add(&self.first_bytes_ms, &self.first_byte_us, us);
     }
 
-    /// Counts a reply whose last byte came after so long.
+    /// Counts a reply whose last byte came after this time.
     pub fn has_ended(&self, us: u64) {
         add(&self.last_bytes_ms, &self.last_byte_us, us);
     }
@@ -94,7 +94,7 @@ fn add(times: &Histogram, sum: &Counter, us: u64) {
     sum.add_among_others(us);
 }
 
-/// Every value of [`PoolCounters`], in the order in which people see them.
+/// Every value of [`PoolCounters`], in display order.
 pub static POOL_METRICS: &[Metric<PoolCounters>] = &[
     metric!(Kind::Gauge, queued, "Requests that wait in the pool's queue"),
     metric!(

@@ -9,7 +9,7 @@ fn the_table_names_every_counter_once() {
         METRICS.iter().flat_map(|m| m.read(&block)).map(std::ptr::from_ref).collect();
     let distinct: HashSet<_> = addresses.iter().collect();
     assert_eq!(distinct.len(), addresses.len());
-    // The block ends with the census; whatever lies before it is counters and nothing else.
+    // The block ends with the census. Everything before the census is counters.
     let counters = std::mem::offset_of!(Counters, census) / size_of::<Counter>();
     assert_eq!(addresses.len(), counters);
 }
@@ -19,7 +19,7 @@ fn the_table_of_pools_names_every_counter_once() {
     let block = PoolCounters::default();
     let addresses: HashSet<*const Counter> =
         POOL_METRICS.iter().flat_map(|m| m.read(&block)).map(std::ptr::from_ref).collect();
-    // The block has nothing but counters, and then is filled up to its alignment.
+    // The block has only counters, followed by padding for its alignment.
     let counters = POOL_METRICS.iter().map(|metric| metric.read(&block).len()).sum::<usize>();
     assert_eq!(addresses.len(), counters);
     assert_eq!((counters * size_of::<Counter>()).next_multiple_of(128), size_of::<PoolCounters>());

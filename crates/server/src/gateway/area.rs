@@ -1,17 +1,18 @@
-//! Memory that the connection to an application shares with it, into which it writes its replies (*shared
-//! memory*; Yeung 2010, section 2.2.3).
+//! Memory that this server shares with an application over their connection. The application writes its
+//! replies into it (*shared memory*; Yeung 2010, section 2.2.3).
 //!
 //! ```text
 //! FILLED --> waiting --> supplied to the reply --> sent --> free --> FREE
 //! ```
 //!
-//! A chunk is the application's again when it has been told so, and not before. So no more of them are to be
-//! told of than there are, whatever it says, and however long it does not read.
+//! A chunk belongs to the application again once the application has been told so, and not before. So the
+//! server never has more chunks to report than there are, whatever the application sends, and however
+//! long it does not read.
 //!
-//! The application may write anywhere in it at any time. So everything that matters is known here and not
-//! there: which chunks are whose, and how much of each is filled. Nothing in this process reads the memory
-//! but to copy it: what is to be understood (the reply's head), or kept for later, is copied first, and what
-//! is sent is read by the kernel.
+//! The application may write anywhere in this memory at any time. So the server keeps everything that
+//! matters elsewhere: who owns each chunk, and how much of it is filled. This process reads the memory
+//! only to copy it. What must be parsed (the reply's head) or kept for later is copied first. What is
+//! sent is read by the kernel.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,7 +27,7 @@ use sys::socket::Slice;
 use super::failure::Failure;
 use crate::config::AreaSend;
 
-/// Bytes of a chunk: the pages that a hole can be punched for, and few records for a large reply.
+/// Bytes of a chunk. The size allows punching holes of whole pages, and a large reply needs few records.
 const CHUNK: u64 = 64 << 10;
 
 /// Memory that is shared with one application.
@@ -35,30 +36,30 @@ pub struct Area {
     file: MemoryFile,
     memory: Mapping,
     layout: transport::Area,
-    /// Pages are sent themselves, and not copied.
+    /// Pages are sent themselves (sendfile), and not copied.
     is_sent_by_page: bool,
-    /// Which chunks are not the application's, by number.
+    /// For each chunk number, whether the chunk belongs to this server.
     ours: Vec<bool>,
-    /// What is filled and has not been supplied, in order, and bytes of it all.
+    /// Filled ranges that have not been supplied to a reply, in order, and their total bytes.
     waiting: VecDeque<Range<u64>>,
     waiting_bytes: u64,
-    /// Chunks that were supplied, in order: each with how many bytes of it are sent.
+    /// Chunks that were supplied, in order. Each has the number of its bytes that the reply sends.
     supplied: VecDeque<(u16, u64)>,
-    /// Bytes of it all.
+    /// The sum of these bytes.
     supplied_bytes: u64,
-    /// Chunks that the application is to be told of, and that are its own then.
+    /// Chunks to report to the application as free. They belong to the application after that.
     free: Vec<u16>,
-    /// The connection is gone: nobody is told.
+    /// The connection is gone, so no more chunks are reported.
     is_last: bool,
 }
 
 impl Area {
-    /// The size of one of at least that size.
+    /// The size in bytes of an area with room for at least `size` bytes.
     pub(super) fn size_of(size: u64) -> u64 {
         layout(size).size()
     }
 
-    /// One of at least that size.
+    /// An area of at least `size` bytes.
     ///
     /// # Errors
     ///
@@ -66,7 +67,7 @@ impl Area {
     pub(super) fn new(size: u64, send: AreaSend) -> io::Result<Self> {
         let layout = layout(size);
         let file = MemoryFile::new("sluice-area", layout.size())?;
-        // Only the kernel reads it there.
+        // Only the kernel reads through this mapping.
         let memory = Mapping::new(&file, layout.size(), Access::Read)?;
         Ok(Self {
             file,
@@ -83,18 +84,17 @@ impl Area {
         })
     }
 
-    /// Its size in bytes.
+    /// The area's size in bytes.
     pub(super) fn size(&self) -> u64 {
         self.layout.size()
     }
 
-    /// Appends the record that tells of it.
+    /// Appends the record that describes the area to the application.
     pub(super) fn tell(&self, out: &mut Vec<u8>) {
         transport::area(out, self.layout);
     }
 
-    /// Appends what the application is to be told of chunks that are its again, until there are so many
-    /// bytes.
+    /// Appends the records that give chunks back to the application, until `out` has `most` bytes.
     pub(super) fn tell_free(&mut self, out: &mut Vec<u8>, most: usize) {
         let count = most.saturating_sub(out.len()).div_ceil(transport::FREE_RECORD).min(self.free.len());
         for chunk in self.free.drain(..count) {
@@ -103,16 +103,16 @@ impl Area {
         }
     }
 
-    /// Whether there is any for it to be told of.
+    /// Whether there are chunks to report to the application.
     pub(super) fn has_free(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// The application has filled a chunk.
+    /// Takes a chunk that the application reports as filled.
     ///
     /// # Errors
     ///
-    /// It can't have.
+    /// The application cannot have filled it.
     pub(super) fn take(&mut self, Filled { chunk, length }: Filled) -> Result<(), Failure> {
         let ours = self.ours.get_mut(usize::from(chunk)).ok_or(Failure::Chunk { chunk, length })?;
         if length > self.layout.chunk_size || std::mem::replace(ours, true) {
@@ -128,17 +128,17 @@ impl Area {
         Ok(())
     }
 
-    /// Bytes that wait to be supplied.
+    /// Bytes that wait to be supplied to a reply.
     pub(super) fn waiting(&self) -> u64 {
         self.waiting_bytes
     }
 
-    /// Where the next bytes are that wait.
+    /// The range of the next waiting bytes.
     pub(super) fn next(&self) -> Option<Range<u64>> {
         self.waiting.front().cloned()
     }
 
-    /// Copies the next bytes that wait, and says how many.
+    /// Copies the next waiting bytes, and returns how many.
     pub(super) fn copy_next(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let Some(range) = self.waiting.pop_front() else { return Ok(0) };
         let chunk = (range.start / CHUNK) as u16;
@@ -154,7 +154,7 @@ impl Area {
         Ok(count)
     }
 
-    /// The next bytes that wait, all of that range, have been supplied to a reply that sends so many of them.
+    /// The whole next waiting range has been supplied to a reply, which sends `taken` bytes of it.
     pub(super) fn supply_next(&mut self, taken: u64) {
         if let Some(range) = self.waiting.pop_front() {
             self.waiting_bytes -= range.end - range.start;
@@ -163,7 +163,8 @@ impl Area {
         }
     }
 
-    /// So many bytes of what was supplied are unsent: the chunks before them are the application's again.
+    /// `unsent` bytes of what was supplied have not been sent. The chunks before them belong to the
+    /// application again.
     pub(super) fn settle(&mut self, unsent: u64) {
         while let Some((chunk, taken)) = self.supplied.front().copied()
             && self.supplied_bytes - taken >= unsent
@@ -174,7 +175,7 @@ impl Area {
         }
     }
 
-    /// Nothing of it is wanted any more.
+    /// Drops all waiting bytes, which are not wanted any more.
     pub(super) fn drop_waiting(&mut self) {
         while let Some(range) = self.waiting.pop_front() {
             self.give_back((range.start / CHUNK) as u16);
@@ -182,13 +183,13 @@ impl Area {
         self.waiting_bytes = 0;
     }
 
-    /// Whether there is anything in it that has not been sent.
+    /// Whether the area has bytes that have not been sent.
     pub(super) fn is_in_use(&self) -> bool {
         !self.supplied.is_empty() || !self.waiting.is_empty()
     }
 
-    /// Nobody will be told of chunks any more: what is not in use gives its memory back, now or when it has
-    /// been sent.
+    /// Call this when the connection is gone, so no more chunks can be reported. Chunks that are not in
+    /// use give their memory back now, the others once they have been sent.
     pub(super) fn is_last(&mut self) {
         self.is_last = true;
         for chunk in self.free.drain(..) {
@@ -201,8 +202,8 @@ impl Area {
     }
 
     fn give_back(&mut self, chunk: u16) {
-        // On loopback a receiver's queue has the very pages, acknowledged or not: they are never written to
-        // again.
+        // On loopback the receiver's queue holds these very pages, whether acknowledged or not. They are
+        // never written to again.
         let is_fresh = !(self.is_sent_by_page || self.is_last) || self.punch(chunk);
         if is_fresh && !self.is_last {
             self.free.push(chunk);
@@ -218,7 +219,7 @@ impl Area {
         self.memory.slice(range.start as usize, (range.end - range.start) as usize)
     }
 
-    /// The file, where pages are to be sent from that themselves.
+    /// The file, if its pages are to be sent themselves.
     pub fn pages(&self) -> Option<BorrowedFd<'_>> {
         self.is_sent_by_page.then(|| self.file.as_fd())
     }

@@ -1,19 +1,19 @@
-//! Who asks an application, and what for.
+//! The origin of a request for an application: the client, and what the request was sent to.
 
 use sys::socket::{LocalAddress, PeerAddress};
 
 use crate::proxies::AsksFor;
 use crate::proxies::origin::Origin;
 
-/// Who asks.
+/// The origin of a request.
 #[derive(Clone, Debug)]
 pub struct Asker {
-    /// The client, which may be one for whom a trusted proxy asks.
+    /// The client. It may be a client that a trusted proxy asks for.
     pub client: PeerAddress,
-    /// For whom the fields of the request say that it is, if a trusted proxy has sent them.
+    /// What the request is for, by the fields that a trusted proxy has sent.
     pub asks_for: AsksFor,
-    /// What a trusted proxy has said that the request was sent to.
+    /// What the request was sent to, as a trusted proxy reports it.
     pub origin: Origin,
-    /// Where who has connected has connected to.
+    /// The local address that the connection was made to.
     pub local: Option<LocalAddress>,
 }

@@ -1,8 +1,8 @@
-//! A reply that names files in its body (`X-ZeroCopy`), until all of it has come: then it is known how long
-//! it is, and whether the files may be sent.
+//! A reply that names files in its body (`X-ZeroCopy`), collected until it is complete. Only then are its
+//! length and the files that it may send known.
 //!
-//! What the application says beside the names is kept in memory, which is why there may not be too much of
-//! it: a reply whose larger part is not in files had better name none.
+//! The bytes beside the names are kept in memory, so their number is bounded. A reply whose larger part
+//! is not in files should name none.
 
 use fastcgi::response;
 use fastcgi::zero_copy::{self, Place};
@@ -16,26 +16,26 @@ use crate::content::{Composed, Part, SiteNumber};
 #[derive(Debug)]
 pub(super) struct Composing {
     places: Vec<Place>,
-    /// The length that it says its body has as it comes.
+    /// The Content-Length of the body as it comes, with the names in it.
     promised: Option<u64>,
     status: Status,
     reason: Option<Box<[u8]>>,
-    /// The lines of its head that are for the client.
+    /// The header lines that are for the client.
     lines: Vec<u8>,
     body: Vec<u8>,
 }
 
-/// The field that says where the names are.
+/// The field with the positions of the names.
 const FIELD: &str = "X-ZeroCopy";
 /// Most bytes of a body with file names in it.
 const MOST_BODY: usize = 256 << 10;
 
 impl Composing {
-    /// Begins it, if the head of a reply is that of one.
+    /// Begins to collect a reply, if its head has that field.
     ///
     /// # Errors
     ///
-    /// It says what can't be understood.
+    /// The field cannot be understood.
     pub(super) fn new(head: &response::Head<'_>) -> Result<Option<Self>, Failure> {
         let value = match head.only(FIELD) {
             Ok(None) => return Ok(None),
@@ -54,15 +54,15 @@ impl Composing {
         Ok(Some(Self { places, promised, status, reason, lines, body: Vec::new() }))
     }
 
-    /// Takes more of the body, and says whether any of that belongs to it.
+    /// Takes more of the body. Returns whether any of the bytes belong to it.
     ///
     /// # Errors
     ///
-    /// That is too much.
+    /// The body is too long.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<bool, Failure> {
         let room =
             self.promised.map_or(usize::MAX, |promised| promised as usize).saturating_sub(self.body.len());
-        // What goes beyond the promised length is nobody's.
+        // Bytes beyond the promised length belong to no reply.
         let bytes = &bytes[..bytes.len().min(room)];
         if self.body.len() + bytes.len() > MOST_BODY {
             return Err(Failure::TooMuchBeside(MOST_BODY));
@@ -71,21 +71,22 @@ impl Composing {
         Ok(!bytes.is_empty())
     }
 
-    /// Whether all of the length is there that it has promised.
+    /// Whether as many bytes have come as the reply has promised.
     pub(super) fn has_all_promised(&self) -> bool {
         self.promised == Some(self.body.len() as u64)
     }
 
-    /// Bytes of it in memory.
+    /// Bytes of the body in memory.
     pub(super) fn in_memory(&self) -> usize {
         self.body.capacity()
     }
 
-    /// All of it has come: what the client is to be sent, who has asked that site, for a body or not.
+    /// All of the reply has come. Returns what to send to the client, which has asked the site `asked`,
+    /// with or without wanting a body.
     ///
     /// # Errors
     ///
-    /// It is not what it said, or a file may not be sent.
+    /// The reply is not as announced, or a file may not be sent.
     pub(super) fn end(
         self,
         files: &SendFiles,

@@ -1,15 +1,15 @@
-//! When a request for an application came to each point of its way, for its pool's counters and its line of
-//! the access log.
+//! The times at which a request for an application reached each stage, for its pool's counters and its
+//! line in the access log.
 
 use super::queues::now_us;
 use crate::counters::PoolCounters;
 
-/// A request's way so far.
+/// The stages of a request so far.
 #[derive(Debug)]
 pub(super) struct Course {
     counters: &'static PoolCounters,
-    /// When it was complete, in flight, at a server that was connected to; when its reply began to come, and
-    /// had come.
+    /// The times at which the request was complete, was in flight, and was connected to a server, and at
+    /// which its reply began and was complete.
     complete_us: Option<u64>,
     in_flight_us: Option<u64>,
     connected_us: Option<u64>,
@@ -17,12 +17,12 @@ pub(super) struct Course {
     ended_us: Option<u64>,
 }
 
-/// How long a request was where. What remains of the time that it took was its client's.
+/// How long a request spent at each stage. The rest of its time was spent with the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// In the pool's queue, in milliseconds.
     pub queue_ms: u64,
-    /// In flight, until the application had said all, in milliseconds.
+    /// In flight, until the end of the application's reply, in milliseconds.
     pub application_ms: u64,
 }
 
@@ -44,7 +44,7 @@ impl Course {
         self.counters.requests.add_among_others(1);
     }
 
-    /// It is in flight.
+    /// The request is in flight.
     pub(super) fn is_in_flight(&mut self) {
         let now_us = *self.in_flight_us.insert(now_us());
         self.counters.has_waited(since(self.complete_us, now_us));
@@ -56,7 +56,7 @@ impl Course {
         self.counters.has_connected(since(self.in_flight_us, now_us));
     }
 
-    /// Bytes of the reply are there.
+    /// Bytes of the reply have come.
     pub(super) fn has_reply(&mut self) {
         if self.begun_us.is_none() {
             let now_us = *self.begun_us.insert(now_us());
@@ -64,13 +64,13 @@ impl Course {
         }
     }
 
-    /// The reply is there to its end.
+    /// The whole reply has come.
     pub(super) fn has_all(&mut self) {
         let now_us = *self.ended_us.insert(now_us());
         self.counters.has_ended(since(self.connected_us, now_us));
     }
 
-    /// How long it was where by now.
+    /// How long the request has spent at each stage by now.
     pub(super) fn spent(&self) -> Spent {
         let now_us = now_us();
         let Some(complete_us) = self.complete_us else { return Spent::default() };

@@ -1,13 +1,13 @@
-//! An application's reply on its way to its client: in memory as far as the client takes it soon, and the
-//! rest of what a slow one has not taken on the disk, so that the application is free.
+//! Delivers an application's reply to its client. What the client takes soon is kept in memory. The rest
+//! of what a slow client has not taken goes to disk, so that the application is free.
 //!
 //! ```text
 //! server --> spill (on the disk) --> behind --> OpenReply --> client
 //! ```
 //!
-//! Where the client is quick nothing comes between. Where the disk is full, no more is received than the
-//! client takes. What lies in memory that is shared with the server stays there until it is sent, up to half
-//! of that, and the rest is copied to the disk for a slow client.
+//! With a quick client nothing goes to disk. If the disk is full, no more is received than the client
+//! takes. Bytes in memory that is shared with the server stay there until they are sent, up to half of
+//! that memory. For a slow client, the rest is copied to disk.
 
 use std::io;
 
@@ -19,31 +19,32 @@ use super::spool::Spool;
 use super::{Gateway, Tools};
 use crate::content::Pin;
 
-/// A reply whose head is there.
+/// A reply whose head has come.
 #[derive(Debug)]
 pub(super) struct Delivery {
     reply: OpenReply<Pin>,
-    /// What is for the client later.
+    /// The spilled bytes: on disk, for the client later.
     spill: Spool,
-    /// What of that has just come, or finds no room on the disk.
+    /// Bytes that come after the spilled ones: they have just come, or find no room on disk.
     behind: Vec<u8>,
-    /// No more is kept in memory while so much is unsent, and no more on the disk at a time.
+    /// While this many bytes are unsent, no more are kept in memory. No more than `most_spilled` are on
+    /// disk at a time.
     most_unsent: u64,
     most_spilled: u64,
-    /// The client has left no room for more.
+    /// The client's buffers have no room for more.
     is_client_slow: bool,
-    /// The server has said all, which the client is to be told.
+    /// The server has sent all, and the client is still to be told so.
     is_said: bool,
 }
 
-/// Bytes of a reply that are kept in memory, and where that is short.
+/// Most unsent bytes of a reply in memory, normally and when memory is short.
 const MOST_UNSENT: u64 = 256 << 10;
 const SCANT_UNSENT: u64 = 16 << 10;
 /// Bytes that are copied from shared memory at a time.
 const COPIED: usize = 16 << 10;
 
 impl Delivery {
-    /// One that has as much memory and disk as the gateway has for it.
+    /// A delivery with as much memory and disk as the gateway has for it.
     pub(super) fn new(reply: OpenReply<Pin>, gateway: &Gateway) -> Self {
         let mut this = Self {
             reply,
@@ -58,15 +59,15 @@ impl Delivery {
         this
     }
 
-    /// What of these bytes belongs to the reply, with so many in shared memory before them: no more than it
-    /// has promised.
+    /// The part of `bytes` that belongs to the reply: no more than it has promised. `waiting` bytes come
+    /// before them in shared memory.
     pub(super) fn wanted<'a>(&self, bytes: &'a [u8], waiting: u64) -> &'a [u8] {
         let owed = self.reply.owed().map_or(u64::MAX, |owed| owed.saturating_sub(self.later() + waiting));
         &bytes[..bytes.len().min(usize::try_from(owed).unwrap_or(usize::MAX))]
     }
 
-    /// Adds what has come of the reply, of which nothing goes beyond what was promised. What the client does
-    /// not take soon is [put by](Self::put_by) once all is there that was received at a time.
+    /// Adds bytes of the reply, none beyond what was promised. After each receive, pass what the client
+    /// does not take soon to [`put_by`](Self::put_by).
     pub(super) fn supply(&mut self, bytes: &[u8], tools: &Tools<'_>) {
         let has_room = self.reply.left() < self.most_unsent || self.most_spilled == 0;
         if has_room && !self.has_spilled() {
@@ -76,11 +77,12 @@ impl Delivery {
         }
     }
 
-    /// Puts on the disk what has just come of the reply of that pool and is for the client later.
+    /// Writes bytes to disk that have just come and that the client takes later.
     ///
     /// # Errors
     ///
-    /// There is no room on the disk: nothing is lost, but from now on it goes as fast as the client takes it.
+    /// There is no room on the disk. Nothing is lost, but from now on the reply goes only as fast as the
+    /// client takes it.
     pub(super) fn put_by(&mut self, (gateway, pool): (&Gateway, usize)) -> io::Result<()> {
         if self.behind.is_empty() || self.most_spilled == 0 {
             return Ok(());
@@ -100,12 +102,12 @@ impl Delivery {
         Ok(())
     }
 
-    /// Adds what waits in shared memory, as far as there is room, or all of it. Says if there is none on the
-    /// disk, as [`put_by`](Self::put_by) does.
+    /// Supplies waiting bytes from shared memory, as far as there is room, or all of them. Returns an
+    /// error if there is no room on the disk, as [`put_by`](Self::put_by) does.
     ///
     /// # Errors
     ///
-    /// It can't be copied.
+    /// The bytes cannot be copied.
     pub(super) fn supply_from(
         &mut self,
         area: &mut Area,
@@ -144,21 +146,22 @@ impl Delivery {
         Ok(self.put_by(of).err())
     }
 
-    /// The server has said all: the client is told so behind what was put by.
+    /// The server has sent all. Ends the reply after the spilled bytes.
     ///
     /// # Errors
     ///
-    /// As of [`take_up`](Self::take_up).
+    /// See [`take_up`](Self::take_up).
     pub(super) fn finish(&mut self, tools: &mut Tools<'_>) -> Result<(), Failure> {
         self.is_said = true;
         if self.has_spilled() { Ok(()) } else { self.take_up(tools) }
     }
 
-    /// Gives the client more of what was put by, as far as there is room, and then the end.
+    /// Supplies the client with more spilled bytes, as far as there is room, and then with the end of the
+    /// reply.
     ///
     /// # Errors
     ///
-    /// It can't be read again, or the reply is shorter than it said.
+    /// The spilled bytes cannot be read, or the reply is shorter than announced.
     pub(super) fn take_up(&mut self, tools: &mut Tools<'_>) -> Result<(), Failure> {
         if !self.is_said && !self.has_spilled() {
             return Ok(());
@@ -182,56 +185,57 @@ impl Delivery {
         self.spill.left() > 0 || !self.behind.is_empty()
     }
 
-    /// Whether more may be received: the client has taken enough of what is there, or is slow and there is
-    /// room for more.
+    /// Whether more may be received. That is so if the client has taken enough of what is there, or if it
+    /// is slow and there is room on disk.
     pub(super) fn wants_more(&self) -> bool {
-        // A file that is never read to its end would grow as long as the reply.
+        // If the file were never read to its end, it would grow as long as the reply.
         let has_room = self.is_client_slow && self.spill.length() < self.most_spilled;
         let is_soon_sent = self.spill.left() == 0 && self.reply.left() < self.most_unsent;
         self.behind.is_empty() && (has_room || is_soon_sent)
     }
 
-    /// Whether all of the length is there that the reply has promised, with so many bytes in shared memory.
+    /// Whether all bytes that the reply has promised are there, with `waiting` bytes of them in shared
+    /// memory.
     pub(super) fn has_all_promised(&self, waiting: u64) -> bool {
         self.reply.owed().is_some_and(|owed| owed <= self.later() + waiting)
     }
 
-    /// Bytes that were put by.
+    /// Bytes that are for later.
     fn later(&self) -> u64 {
         self.spill.left() + self.behind.len() as u64
     }
 
-    /// Takes note of whether the client has left no room for more.
+    /// Records whether the client's buffers have no room for more.
     pub(super) fn note_client(&mut self, is_slow: bool) {
         self.is_client_slow = is_slow;
     }
 
-    /// Whether it has left none.
+    /// Whether the client's buffers have no room for more.
     pub(super) fn is_client_slow(&self) -> bool {
         self.is_client_slow
     }
 
-    /// Takes note of whether memory is short.
+    /// Records whether memory is short.
     pub(super) fn note_memory(&mut self, is_scant: bool) {
         self.most_unsent = if is_scant { SCANT_UNSENT } else { MOST_UNSENT };
     }
 
-    /// Bytes of it that are in memory.
+    /// Bytes of the reply in memory.
     pub(super) fn in_memory(&self) -> usize {
         self.reply.own_left() + self.behind.len()
     }
 
-    /// The reply as the client gets it.
+    /// The reply as the client receives it.
     pub(super) fn reply(&self) -> &OpenReply<Pin> {
         &self.reply
     }
 
-    /// The same, to be sent.
+    /// The reply as the client receives it, for sending.
     pub(super) fn reply_mut(&mut self) -> &mut OpenReply<Pin> {
         &mut self.reply
     }
 
-    /// What is on the disk and what the client has been sent.
+    /// Ends the delivery. Returns the spooled bytes and the reply as sent to the client.
     pub(super) fn end(self) -> (Spool, OpenReply<Pin>) {
         (self.spill, self.reply)
     }

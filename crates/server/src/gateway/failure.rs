@@ -1,4 +1,4 @@
-//! Why an application has not answered, and what its client is told.
+//! Why an application has not answered, and the status that its client gets.
 
 use std::io;
 
@@ -10,13 +10,13 @@ use crate::config::ListenAddress;
 /// Why an application has not answered.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// No server of the pool can be connected to, the last that was tried for this reason.
+    /// No server of the pool can be connected to. The address and the error are of the last one tried.
     #[error("no server can be connected to; {0}: {1}")]
     Unreachable(ListenAddress, io::Error),
     /// The queues of all servers' Unix sockets are full, or there are no descriptors.
     #[error("no server has accepted the request in time")]
     Busy,
-    /// A server ends the connection before its reply, or in it.
+    /// A server closes the connection before its reply or within it.
     #[error("the application has closed the connection before the end of its reply")]
     Closed,
     /// The connection to a server broke.
@@ -25,92 +25,93 @@ pub enum Failure {
     /// A server breaks the protocol, or refuses the request.
     #[error(transparent)]
     Protocol(#[from] fastcgi::Error),
-    /// A server makes use of a transport that it was not asked for.
+    /// A server uses a transport that it was not asked for.
     #[error("the application uses a transport that it was not asked for")]
     Unasked,
-    /// A server ends a request and keeps the client that it was lent.
+    /// A server ends a request, but keeps the client's socket that was passed to it.
     #[error("the application has ended the request and has not given the client back")]
     NotReturned,
-    /// A server sends a reply although it has the client.
+    /// A server sends a reply here although it has the client's socket.
     #[error("the application has the client, and sends a reply here as well")]
     TwoReplies,
-    /// A server gives a client back with a status or counts that can't be.
+    /// A server gives a client's socket back with an impossible status or impossible counts.
     #[error("the application gives the client back and says what can't be")]
     Senseless,
-    /// A server does not say how much it has sent.
+    /// A server's count of the bytes it has sent is wrong.
     #[error("the application says that it has sent {said} bytes to the client, which has got {found}")]
     Miscounted {
-        /// What it says.
+        /// The server's count.
         said: u64,
-        /// What the client's socket says.
+        /// The count of the client's socket.
         found: u64,
     },
-    /// A server gives a client back in the middle of its reply.
+    /// A server gives a client's socket back in the middle of its reply.
     #[error("the application has sent the client a part of the reply")]
     Unfinished,
-    /// A server says to have filled a part of its shared memory that it has not or that there is not.
+    /// A server reports a chunk of its shared memory as filled that does not exist or that it does not
+    /// own.
     #[error("the application says that it has filled chunk {chunk} of its memory with {length} bytes")]
     Chunk {
-        /// Which.
+        /// The chunk's number.
         chunk: u16,
-        /// With how many bytes.
+        /// The reported length in bytes.
         length: u32,
     },
-    /// What a server has written into its memory can't be read.
+    /// The shared memory that a server has written to cannot be read.
     #[error("the memory that is shared with the application can't be read: {0}")]
     Area(io::Error),
-    /// What a server says is no reply.
+    /// A server's reply is malformed.
     #[error(transparent)]
     Reply(#[from] fastcgi::response::Malformed),
-    /// A reply is shorter than it said.
+    /// A reply is shorter than its announced length.
     #[error("the reply is shorter than its Content-Length")]
     Short,
-    /// A server says and takes nothing for too long, or takes too long in all.
+    /// A server neither sends nor takes anything for too long, or takes too long in total.
     #[error("the application has not answered in time")]
     TimedOut,
-    /// It names a file to be sent that is none of its pool's.
+    /// The reply names a file to be sent that is not in the pool's directories.
     #[error("{0}, which is below none of the pool's send_files")]
     NotToBeSent(String),
-    /// It says where files are named, and can't be understood.
+    /// The reply's field for the places of file names cannot be understood.
     #[error(
         "the reply has the X-ZeroCopy {0:?}, where POSITION/LENGTH[/FROM[/COUNT]] are allowed, in order, \
              up to {MOST_FILES} of them, with colons between"
     )]
     Places(String),
-    /// It ends before all files are named.
+    /// The reply ends before all files are named.
     #[error("the reply ends before the last file name that its X-ZeroCopy tells of")]
     NoName,
-    /// It names files in a body of more than so many bytes.
+    /// The reply names files in a body of more than this many bytes.
     #[error("the reply names files in a body of more than {0} bytes")]
     TooMuchBeside(usize),
     /// A parameter is too long.
     #[error(transparent)]
     Parameter(#[from] fastcgi::TooLong),
-    /// The path holds a line break, which names no script.
+    /// The path contains a line break, so it names no script.
     #[error("a line break in the path")]
     LineBreak,
-    /// As many wait for the application as may.
+    /// The pool's queue is full.
     #[error("too many requests wait for the application")]
     Full,
-    /// It has waited for as long as it may.
+    /// The request has waited in the queue for as long as it may.
     #[error("the application has had no time for the request")]
     Late,
-    /// The request's body can't be kept.
+    /// The request's body cannot be spooled.
     #[error("the body can't be spooled: {0}")]
     Spool(io::Error),
-    /// What of a reply is for later can't be kept.
+    /// The part of a reply that is for later cannot be spooled.
     #[error("the reply can't be spooled: {0}")]
     Spill(io::Error),
-    /// The request that was put by can't be read again, which would be a fault of ours.
+    /// The saved request cannot be read again, which is a bug in this server.
     #[error("the request can't be read again")]
     Unreadable,
-    /// There is no such pool (any more).
+    /// The pool does not exist (any more).
     #[error("there is no such pool")]
     NoPool,
 }
 
 impl Failure {
-    /// The status that tells the client.
+    /// The status for the client.
     pub fn status(&self) -> Status {
         match self {
             Self::Protocol(fastcgi::Error::Refused(_))

@@ -1,9 +1,11 @@
-//! Connections to applications that one worker keeps for the next request, where a pool asks for that.
+//! Connections to applications that one worker keeps for the next request, if a pool is set to keep them.
 //!
-//! An application may go on working after it has ended a reply (PHP does after `fastcgi_finish_request`), and
-//! a request must not wait for that. One that was asked may say itself when it waits. To others the first
-//! record of the next request is sent as soon as one is over: an application that has read it waits for the
-//! rest. Only a Unix socket tells whether it has, so over TCP only connections to the former are kept.
+//! An application may continue to work after it has ended a reply (PHP does after
+//! `fastcgi_finish_request`). A request must not wait for that. So the worker must know when an
+//! application waits for its next request. An application that was asked may report that itself. To other
+//! applications, the worker sends the first record of the next request as soon as one is over. An
+//! application that has read that record waits for the rest. Only a Unix socket shows whether the record
+//! has been read. So over TCP, only connections to applications that report are kept.
 
 use http1::Tick;
 
@@ -18,7 +20,7 @@ struct Idle {
     /// The number of the pool.
     pool: usize,
     link: Link,
-    /// Until when it is kept.
+    /// The time until which the connection is kept.
     until: Tick,
 }
 
@@ -31,13 +33,13 @@ impl Kept {
         self.0.is_empty()
     }
 
-    /// How many there are to a pool.
+    /// How many connections to a pool are kept.
     pub(super) fn of(&self, pool: usize) -> usize {
         self.0.iter().filter(|idle| idle.pool == pool).count()
     }
 
-    /// The one to a pool that was used last and has somebody waiting at its end. Those whose end is closed go
-    /// to `gone`.
+    /// Takes the connection to a pool that was used last, of those whose application waits for a request.
+    /// Connections that the application has closed are moved to `gone`.
     pub(super) fn take(&mut self, pool: usize, scratch: &mut [u8], gone: &mut Vec<Link>) -> Option<Link> {
         for at in (0..self.0.len()).rev().filter(|&at| self.0[at].pool == pool).collect::<Vec<_>>() {
             match self.0[at].link.readiness(scratch) {
@@ -49,18 +51,18 @@ impl Kept {
         None
     }
 
-    /// Takes one whose time is over.
+    /// Takes a connection whose time is over.
     pub(super) fn take_old(&mut self, now: Tick) -> Option<Link> {
         let at = self.0.iter().position(|idle| idle.until.reached(now))?;
         Some(self.0.remove(at).link)
     }
 
-    /// Takes any.
+    /// Takes any connection.
     pub(super) fn take_any(&mut self) -> Option<Link> {
         self.0.pop().map(|idle| idle.link)
     }
 
-    /// When the next one's time is over.
+    /// The earliest time at which a connection's time is over.
     pub(super) fn deadline(&self) -> Option<Tick> {
         self.0.iter().map(|idle| idle.until).reduce(Tick::earlier)
     }

@@ -1,4 +1,4 @@
-//! A connection to one server of a pool, for one request, or for one after the other.
+//! A connection to one server of a pool, for one request, or for several in succession.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,27 +19,28 @@ use crate::registration::Registration;
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about the socket, a byte each")]
 pub struct Link {
     socket: OwnedFd,
-    /// What the socket is registered for, of whoever watches it.
+    /// What the socket is registered for with its watcher.
     pub registration: Registration,
-    /// By what name it is registered, or was.
+    /// The name that the socket is registered by, or was.
     pub watched_as: u64,
     pub(super) protocol: WebServer,
     /// The number of the pool's server.
     pub(super) server: usize,
-    /// The request's; 0 if none has begun, as far as the server was told.
+    /// The request's number. 0: no request has begun, as far as the server knows.
     request: u16,
-    /// Records to be sent, and how much of them is gone.
+    /// Records to be sent, and how many of their bytes are sent.
     out: Vec<u8>,
     gone: usize,
-    /// How much of the body in memory is the content of the last of them, and is sent from there.
+    /// How many bytes of the body in memory are the content of the last record. They are sent from where
+    /// they are.
     lent: usize,
-    /// All of the request is in `out`, and all of it is gone.
+    /// All of the request is in `out`, and all of it is sent.
     is_said: bool,
     is_sent: bool,
-    /// What goes along with the next byte.
+    /// The descriptor that goes along with the next byte.
     passes: Passes,
     pub(super) setup: Setup,
-    /// The transports that the server knows, as far as it was asked.
+    /// The transports that the server supports, as far as it was asked.
     pub(super) knows: Transports,
     /// The memory that is shared with the server, if there is any.
     pub(super) area: Option<Box<Area>>,
@@ -47,62 +48,62 @@ pub struct Link {
     pub(super) readable: bool,
     writable: bool,
     hung_up: bool,
-    /// The server is asked to leave it open.
+    /// The server is asked to leave the connection open.
     keeps: bool,
     /// There was a request before this one.
     pub(super) is_reused: bool,
-    /// Since then the server has said that it waits for the next.
+    /// Since then the server has reported that it waits for the next request.
     waits: bool,
-    /// The server has said something since the request began.
+    /// The server has sent something since the request began.
     pub(super) has_heard: bool,
 }
 
-/// How far a connection is on its way to a request.
+/// How far a connection is from taking a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Setup {
-    /// It is not up yet.
+    /// The connection is not up yet.
     Connecting,
-    /// It is up, and the server is asked what it knows.
+    /// The connection is up, and the server is asked for its transports.
     Negotiating,
-    /// It can have a request.
+    /// The connection can take a request.
     Ready,
 }
 
-/// A descriptor that goes along with bytes.
+/// A descriptor that is passed along with bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Passes {
     Nothing,
-    /// The client's.
+    /// The client's socket.
     Client,
-    /// The shared memory's.
+    /// The shared memory's file.
     Area,
 }
 
-/// What can be done with a connection that has been kept.
+/// The state of a connection that has been kept.
 pub(super) enum Readiness {
     /// The server waits for a request.
     Waits,
-    /// It has not come to do so, or nobody knows.
+    /// The server does not wait for a request yet, or that is not known.
     Busy,
-    /// It has closed the connection, or says what makes no sense.
+    /// The server has closed the connection, or sends something that makes no sense.
     Gone,
 }
 
 /// Room for the records and parameters that most requests begin with, which a connection keeps for the next.
 const PARAMS: usize = 1 << 10;
-/// A body that is copied sooner than sent from where it is.
+/// A body up to this size is copied, rather than sent from where it is.
 const SMALL: usize = 4 << 10;
-/// Most of a body that is put behind the records to be sent.
+/// Most bytes of a body that are copied behind the records to be sent.
 const STDIN: usize = 32 << 10;
-/// Bytes of records about free chunks that are sent at a time.
+/// Most bytes of records about free chunks that are sent at a time.
 const MOST_TOLD: usize = 4 << 10;
-/// A call that sends or receives fewer bytes costs as much of the share as this many: small calls without end
-/// must end the turn as well.
+/// Charge at least this many bytes of the quantum (`share`) for each call that sends or receives. An
+/// endless series of small calls must end the turn as well.
 const LEAST_COST: usize = 4 << 10;
-/// Records of a body in memory that are sent along with the one before: as much as a Unix socket takes at
-/// once.
+/// Records of a body in memory that are sent along with the one before. They are as much as a Unix socket
+/// takes at once.
 const GATHER: usize = 4;
-/// Most of a body that goes into one record: what its length can say, in whole words.
+/// Most bytes of a body in one record: the largest length that the record can hold, in whole words.
 const MOST_LENT: usize = 65_528;
 
 impl Link {
@@ -134,19 +135,19 @@ impl Link {
         }
     }
 
-    /// Takes note of an event.
+    /// Records an event.
     pub fn note(&mut self, readable: bool, writable: bool, hung_up: bool) {
         self.readable |= readable || hung_up;
         self.writable |= writable || hung_up;
         self.hung_up |= hung_up;
     }
 
-    /// Whether it can be known by now whether the connection is up.
+    /// Whether the result of connecting is available.
     pub(super) fn has_connected(&self) -> bool {
         self.writable
     }
 
-    /// Asks the server what it knows, once the connection is up.
+    /// Asks the server for its transports, once the connection is up.
     pub(super) fn negotiate(&mut self) {
         transport::question(&mut self.out);
         if self.setup != Setup::Connecting {
@@ -159,11 +160,11 @@ impl Link {
         self.setup = if self.has_unsent() { Setup::Negotiating } else { Setup::Ready };
     }
 
-    /// What the server answers to that; `None`: nothing yet.
+    /// Receives the answer to that question. `None`: there is no answer yet.
     ///
     /// # Errors
     ///
-    /// It closes the connection, or says something else.
+    /// The server closes the connection, or sends something else.
     pub(super) fn hear_transports(
         &mut self,
         room: &mut [u8],
@@ -172,13 +173,13 @@ impl Link {
         let Some(count) = self.receive(room, share)? else { return Ok(None) };
         match self.protocol.receive(&room[..count]) {
             Ok((_, Output::NeedInput)) if count > 0 => Ok(None),
-            // It may be padded (section 3.3).
+            // The answer may be padded (section 3.3).
             Ok((used, Output::Knows(knows))) if self.says_no_more(&room[used..count]) => Ok(Some(knows)),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
 
-    /// Tells the server of memory that it is to share, which goes along.
+    /// Tells the server of the memory to share, and passes its descriptor along.
     pub(super) fn share(&mut self, area: Area) {
         debug_assert!(self.passes == Passes::Nothing && self.gone == self.out.len());
         area.tell(&mut self.out);
@@ -186,8 +187,8 @@ impl Link {
         self.passes = Passes::Area;
     }
 
-    /// Begins the request, whose parameters are written into the stream that is lent, and to which the client
-    /// goes along that is lent on these terms.
+    /// Begins the request. `write_params` writes its parameters into a stream. If `lent` is given, the
+    /// client's socket is passed along on these terms.
     pub(super) fn begin(
         &mut self,
         lent: Option<Lent<'_>>,
@@ -208,8 +209,9 @@ impl Link {
         Ok(())
     }
 
-    /// Sends what there is to be said, as far as there is room and the share goes; says whether any of the
-    /// request is gone, which chunks that are given back are none of. The client is lent if that is among it.
+    /// Sends what there is to send, as far as the socket has room and the quantum (`share`) allows.
+    /// Returns whether any part of the request was sent. Records about free chunks are no part of it. The
+    /// client's socket is passed along with the record that says so.
     pub(super) fn send(
         &mut self,
         body: &mut Spool,
@@ -240,8 +242,8 @@ impl Link {
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => self.writable = false,
                     io::ErrorKind::Interrupted => {}
-                    // It may have answered without wanting all of the body, and that can still be read.
-                    // Who was told of its end may be somebody who used the connection before.
+                    // The server may have answered without wanting all of the body, and the answer can
+                    // still be read. An earlier user of the connection may have been told of the end.
                     io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
                         self.readable = true;
                         self.out.clear();
@@ -255,7 +257,7 @@ impl Link {
         Ok(has_sent)
     }
 
-    /// Sends records, what is lent of the body, and what follows that of a body in memory.
+    /// Sends records, the body bytes in `lent`, and the records after them if the body is in memory.
     fn send_once(&mut self, body: &mut Spool, client: Option<Lendable<'_>>) -> io::Result<usize> {
         let records = &self.out[self.gone..];
         let (mut headers, mut slices) = ([[0; HEADER_LENGTH]; GATHER], [Slice::EMPTY; 2 + 2 * GATHER]);
@@ -264,7 +266,7 @@ impl Link {
         slices[1] = Slice::new(&rest[..self.lent]);
         let (mut length, mut at, mut count) = (records.len() + self.lent, self.lent, 2);
         for header in headers.iter_mut().filter(|_| self.lent > 0) {
-            // As `say_more` will have it, once it has gone; the empty one is the end.
+            // As `say_more` will write it once the bytes before are sent. An empty record is the end.
             let next = &rest[at..(at + MOST_LENT).min(rest.len())];
             *header = record::header(Kind::Stdin, self.request, next.len());
             slices[count] = Slice::new(header);
@@ -286,13 +288,13 @@ impl Link {
             Some(passed) => socket::send_with(&self.socket, slices, passed)?,
         };
         self.passes = Passes::Nothing;
-        // Less than there was: the socket is full, and an event tells of room.
+        // Fewer bytes than there were: the socket is full, and an event will report room.
         self.writable = sent == length;
         self.have_gone(sent, body)?;
         Ok(sent)
     }
 
-    /// So many of the bytes to be sent have gone, records of the body behind them included.
+    /// Counts bytes as sent, including records of the body that follow the rest.
     fn have_gone(&mut self, mut bytes: usize, body: &mut Spool) -> io::Result<()> {
         loop {
             let of_records = bytes.min(self.out.len() - self.gone);
@@ -334,7 +336,7 @@ impl Link {
         self.gone < self.out.len() || self.lent > 0
     }
 
-    /// Receives what the server says, as its share goes; `None`: nothing now.
+    /// Receives what the server sends, as the quantum (`share`) allows. `None`: nothing now.
     pub(super) fn receive(&mut self, room: &mut [u8], share: &mut u64) -> io::Result<Option<usize>> {
         match socket::recv_without(&self.socket, room) {
             Ok((n, has_descriptors)) => {
@@ -354,14 +356,15 @@ impl Link {
         }
     }
 
-    /// Whether the connection can be kept for another request, now that one is over behind whose end this has
-    /// come.
+    /// Whether the connection can be kept for another request. The last request is over, and `behind` has
+    /// come after its end.
     pub(super) fn may_rest(&mut self, behind: &[u8]) -> bool {
         let is_over = self.is_said && !self.has_unsent() && self.says_no_more(behind);
         self.keeps && !self.hung_up && is_over && self.protocol.is_idle()
     }
 
-    /// Has a connection wait for the next request that may rest. Says whether it can be kept for that.
+    /// Makes a connection that may rest wait for the next request. Returns whether it can be kept for
+    /// that.
     pub(super) fn rest(&mut self) -> bool {
         self.out.clear();
         self.out.shrink_to(PARAMS);
@@ -376,15 +379,15 @@ impl Link {
         socket::send(&self.socket, &first).is_ok_and(|sent| sent == first.len())
     }
 
-    /// Whether the server of one that rests has said that it waits.
+    /// Whether the server of a resting connection has reported that it waits.
     pub(super) fn is_awaited(&mut self, scratch: &mut [u8]) -> bool {
         self.knows.waits && (self.waits || matches!(self.readiness(scratch), Readiness::Waits))
     }
 
-    /// What can be done with it that rests.
+    /// The state of a resting connection.
     pub(super) fn readiness(&mut self, scratch: &mut [u8]) -> Readiness {
         match socket::recv(&self.socket, scratch) {
-            // What has more to say than that does not rest.
+            // A connection with more input than this does not rest.
             Ok(count) if count == 0 || count == scratch.len() => return Readiness::Gone,
             Ok(count) if self.says_no_more(&scratch[..count]) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -393,7 +396,7 @@ impl Link {
         if self.knows.waits {
             return if self.waits { Readiness::Waits } else { Readiness::Busy };
         }
-        // What it has not read of the first record.
+        // The part of the first record that the server has not read.
         match tcp_info::send_queue(&self.socket) {
             Ok(0) => Readiness::Waits,
             Ok(_) => Readiness::Busy,
@@ -401,7 +404,7 @@ impl Link {
         }
     }
 
-    /// Whether that is about no request, or about one that is over: PHP ends some twice.
+    /// Whether `input` is about no request, or about one that is over. PHP ends some requests twice.
     fn says_no_more(&mut self, mut input: &[u8]) -> bool {
         loop {
             match self.protocol.receive(input) {
@@ -420,12 +423,12 @@ impl Link {
         if !self.has_unsent() && self.setup == Setup::Ready {
             let mut record = Vec::new();
             self.protocol.abort(&mut record);
-            // It hears of the end in any case.
+            // The server learns of the end in any case.
             let _ = socket::send(&self.socket, &record);
         }
     }
 
-    /// What it waits for: input, and room.
+    /// What the connection waits for: input, and room.
     pub(super) fn waits_for(&self, wants_input: bool) -> (bool, bool) {
         let is_connecting = self.setup == Setup::Connecting;
         let owes = self.area.as_ref().is_some_and(|area| area.has_free());
@@ -433,13 +436,13 @@ impl Link {
         (wants_input && !is_connecting && !self.readable, has_output && !self.writable)
     }
 
-    /// Its socket, and the memory that was shared over it.
+    /// The socket, and the memory that was shared over it.
     pub(super) fn into_parts(self) -> ((OwnedFd, Registration), Option<Box<Area>>) {
         ((self.socket, self.registration), self.area)
     }
 }
 
-/// Has a call that has moved so many bytes cost as much of the share, and what a call itself takes.
+/// Charges the quantum (`share`) for a call: the bytes moved, but at least `LEAST_COST`.
 fn charge(share: &mut u64, bytes: usize) {
     *share = share.saturating_sub(bytes.max(LEAST_COST) as u64);
 }

@@ -1,10 +1,11 @@
-//! A client whose socket is lent to an application, which sends the reply itself (*pass-fd*; Yeung 2010,
+//! Passing a client's socket to an application, which then sends the reply itself (*pass-fd*; Yeung 2010,
 //! section 3.2).
 //!
-//! Nobody can take a descriptor back, and the server sees nothing of the reply. What it can see is how much
-//! was written to the socket. So it counts that before, looks now and then whether the client takes it and
-//! whether more comes, and compares it in the end with what the application says. While the client is away
-//! nothing is read from it or sent to it here.
+//! A passed descriptor cannot be taken back, and the server does not see the reply. The server can only
+//! see how many bytes were written to the socket. So it takes that number before passing the socket. It
+//! checks now and then whether the client takes the bytes and whether more come. At the end it compares
+//! the number with the application's report. While the socket is with the application, the server neither
+//! reads from it nor sends to it.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -15,52 +16,53 @@ use sys::{socket, tcp_info};
 
 use super::failure::Failure;
 
-/// A client's socket, as whoever has it lets it be lent.
+/// A client's socket, which its owner allows to be passed.
 #[derive(Clone, Copy, Debug)]
 pub struct Lendable<'a> {
-    /// A socket of TCP.
+    /// A TCP socket.
     pub socket: BorrowedFd<'a>,
     /// Calls on it block.
     pub blocks: bool,
 }
 
-/// A client that is lent.
+/// A client whose socket is passed.
 #[derive(Debug)]
 pub(super) struct Loan {
-    /// Bytes written to the socket before that.
+    /// Bytes written to the socket before it was passed.
     before: u64,
-    /// Bytes written by the last look, and of these, what the client has acknowledged.
+    /// Bytes written by the last check, and the bytes of these that the client has acknowledged.
     written: u64,
     taken: u64,
-    /// When the client has to have taken its share, and what it had taken when that time began. Only while
-    /// there is something to take.
+    /// The time by which the client must have taken enough, and how much it had taken when that time
+    /// began. Set only while there is something to take.
     period: Option<(Tick, u64)>,
 }
 
-/// What has come of a look at a client that is lent.
+/// The result of checking a client whose socket is passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// There is nothing for the client to take, and nothing new.
+    /// There is nothing for the client to take, and there are no new bytes.
     Silent,
-    /// The client is taking something, or more has come.
+    /// The client is taking bytes, or more bytes came.
     Busy,
-    /// The client has taken less than it has to.
+    /// The client has taken less than it must.
     Slow,
 }
 
-/// How often two figures are compared that the kernel gives one after the other.
+/// How often to repeat a comparison of two figures that the kernel gives one after the other.
 const LOOKS: usize = 16;
 
 impl Loan {
-    /// Of a client that is about to be lent.
+    /// For a client whose socket is about to be passed.
     pub(super) fn new(client: Lendable<'_>) -> io::Result<Self> {
         let progress = tcp_info::progress(client.socket)?;
-        // What was acknowledged between the two figures counts twice, and once more it does not.
+        // Bytes acknowledged between reading the two figures are counted twice. Reading again corrects
+        // that.
         let written = if progress.queued == 0 { progress.acknowledged } else { settled(client)? };
         Ok(Self { before: written, written, taken: progress.acknowledged.min(written), period: None })
     }
 
-    /// Looks how far it is.
+    /// Checks the progress of the reply.
     pub(super) fn look(&mut self, client: Lendable<'_>, limits: &Limits, now: Tick) -> Look {
         let Ok(progress) = tcp_info::progress(client.socket) else { return Look::Silent };
         let Timeouts { write, write_rate, .. } = limits.timeouts;
@@ -80,16 +82,16 @@ impl Loan {
         Look::Busy
     }
 
-    /// Bytes that were written while it was lent.
+    /// Bytes written while the socket was passed.
     pub(super) fn sent(&self, client: Lendable<'_>) -> u64 {
         settled(client).map_or(u64::MAX, |written| written.saturating_sub(self.before))
     }
 
-    /// The client comes back, as the application says. Says whether its connection can go on.
+    /// Ends the pass, as reported by the application. Returns whether the connection can continue.
     ///
     /// # Errors
     ///
-    /// What the application says is not true.
+    /// The application's report is not true.
     pub(super) fn end(
         &self,
         client: Lendable<'_>,
@@ -114,7 +116,7 @@ impl Loan {
     }
 }
 
-/// Makes the socket what it was, and says whether that could be done.
+/// Restores the socket's options, and returns whether that worked.
 pub(super) fn put_back(client: Lendable<'_>, nodelay: bool) -> bool {
     socket::put_back(client.socket, !client.blocks, nodelay).is_ok()
 }
@@ -123,7 +125,7 @@ fn is_final(status: u16) -> bool {
     (200..600).contains(&status)
 }
 
-/// Bytes written so far, of a socket that nobody writes to just now.
+/// Bytes written so far to a socket that no process writes to just now.
 fn settled(client: Lendable<'_>) -> io::Result<u64> {
     let mut least = u64::MAX;
     for _ in 0..LOOKS {

@@ -1,26 +1,28 @@
-//! Applications that answer requests, over FastCGI: PHP and others.
+//! Applications that answer requests over FastCGI: PHP and others.
 //!
-//! A request that content has no answer to becomes a [`Relay`], which stands between its client and one
-//! server of a [pool]:
+//! A request that needs an application's answer becomes a [`Relay`]. The relay stands between the
+//! request's client and one server of a [pool]:
 //!
 //! ```text
 //! client -- body --> spool -- stdin --> link --> application
 //! client <-- OpenReply <-- spill <-- head, body <-- stdout -- link <-- application
 //! ```
 //!
-//! Between the body and the server is the pool's [queue], which all workers share: no more requests
-//! are in flight than the application has children.
+//! Between the body and the server is the pool's [queue], which all workers share. It keeps the number of
+//! requests in flight at or below the number of children that the application has.
 //!
-//! A body is spooled whole before a server is asked for anything, so that a slow upload occupies none. A
-//! reply is passed on as it comes, as fast as its client takes it; what a slow client does not take is
-//! spilled to the disk, so that it occupies no server, either. Nothing here touches the client's socket or
-//! waits: the [conversation](crate::conversation) brings and sends what is the client's, and whoever calls
-//! that watches the [link](Link)'s socket as well.
+//! A request's body is spooled completely before a server is asked for anything, so a slow upload
+//! occupies no server. A reply is passed on as it arrives, as fast as its client takes it. What a slow
+//! client does not take is spilled to disk, so it occupies no server, either. Nothing here touches the
+//! client's socket or waits. The [conversation](crate::conversation) brings what the client sends, and
+//! sends what is for the client. The caller of the conversation also watches the socket of the
+//! [link](Link).
 //!
-//! Where a pool has another transport than the stream, a server is asked first whether it knows that. Then
-//! the client itself may be lent, so that the reply passes nobody here ([`loan`]); or the reply is written
-//! into memory that is shared with the server, and sent from there ([`area`]). Over TCP one whose connections
-//! are to be kept is asked whether it says when it waits.
+//! If a pool uses another transport than the stream, the worker first asks the server whether it supports
+//! that transport. Then there are two cases. Either the client's socket is passed to the application, and
+//! the reply passes through no process here ([`loan`]). Or the application writes the reply into memory
+//! shared with this server, which sends it from there ([`area`]). Over TCP, a server whose connections
+//! are to be kept is asked whether it reports when it waits for a request.
 
 mod area;
 mod asker;
@@ -61,40 +63,41 @@ use crate::content::{Pin, SiteNumber};
 use crate::error_log::Limited;
 use crate::registration::Registration;
 
-/// How often it is looked whether a request may go whom nobody has told: a place has become free with time.
+/// How often to check whether a waiting request may go without a wake-up, because a slot became free with
+/// time.
 const LOOK_TICKS: u32 = 250 / Tick::MS;
 
-/// A worker's ways to all applications.
+/// A worker's access to all applications.
 #[derive(Debug)]
 pub struct Gateway {
     pools: Vec<Pool>,
     desk: Desk,
-    /// Where large bodies go, and most bytes of a reply that may.
+    /// The directory for large bodies, and most bytes of one reply that may be spilled there.
     spool: PathBuf,
     most_spilled: u64,
-    /// Bytes of bodies and replies in memory, of memory that is shared with applications, and how many of
-    /// both there should be at most.
+    /// Bytes of bodies and replies in memory, bytes of memory shared with applications, and the bound on
+    /// both together.
     memory: usize,
     areas: usize,
     most_memory: usize,
-    /// What clients' sockets have (`TCP_NODELAY`).
+    /// Whether clients' sockets have `TCP_NODELAY`.
     nodelay: bool,
     common: Option<Common>,
-    /// Connections that wait for a request, and those that have just come to do so, which may be watched yet:
-    /// each with the number of its pool.
+    /// Connections to applications that wait for a request, and those that have just begun to wait and
+    /// may still be watched. Each has the number of its pool.
     kept: Kept,
     resting: Vec<(usize, Link)>,
-    /// Sockets that nobody uses any more, to be closed by whoever watches them.
+    /// Sockets that are no longer used. Their watcher closes them.
     retired: Vec<(OwnedFd, Registration)>,
-    /// Requests that wait in queues, when it is looked whether they may go without anybody having said so,
-    /// and whether some may.
+    /// How many requests wait in queues, when to check next whether they may go without a wake-up, and
+    /// whether some may go.
     waiting: usize,
     look_at: Tick,
     some_may_go: bool,
     complaints: Limited,
 }
 
-/// What of the worker's a relay works with.
+/// The parts of a worker that a relay works with.
 pub struct Tools<'a> {
     /// Bounds on clients.
     pub limits: &'a Limits,
@@ -102,23 +105,23 @@ pub struct Tools<'a> {
     pub now: Tick,
     /// What every reply's head has.
     pub stamp: &'a Stamp,
-    /// Where records are received.
+    /// A buffer for received records.
     pub scratch: &'a mut [u8],
-    /// What replies are written on, while none is.
+    /// Sheets for the heads of replies, while no reply uses them.
     pub sheets: &'a mut Vec<Sheet<Pin>>,
-    /// Bytes that may still be exchanged with servers in this turn.
+    /// The quantum: bytes that may still be exchanged with servers in this turn.
     pub share: &'a mut u64,
-    /// The client's socket, if it is one that may be lent now, or is lent.
+    /// The client's socket, if it may be passed to an application now, or has been passed.
     pub client: Option<Lendable<'a>>,
 }
 
-/// The name that replies carry in their Server line.
+/// The server name in the Server field of replies.
 pub const SERVER: &str = "sluice";
 
 impl Gateway {
-    /// As the settings have it.
+    /// Access to the pools of the settings.
     pub fn new(settings: &Settings, common: Option<Common>, desk: Desk) -> Self {
-        // As `Settings::all_sites` has them.
+        // In the same order as in `Settings::all_sites`.
         let mut directories = 1 + settings.sites.len() as SiteNumber;
         let pool = |rule: Cow<'_, PoolRule>| {
             let first = directories;
@@ -145,31 +148,32 @@ impl Gateway {
         }
     }
 
-    /// Whether applications of a pool are asked to TRACE. One that repeats what it got repeats cookies, too.
+    /// Whether applications of a pool get TRACE requests. An application that repeats what it received
+    /// repeats cookies, too.
     pub fn takes_trace(&self, name: &str) -> bool {
         self.pool(name).is_some_and(|pool| self.pools[pool].trace)
     }
 
-    /// Whether there is something to be done between turns: connections that no request uses, or requests
-    /// that wait in queues.
+    /// Whether there is work between turns: connections that no request uses, or requests that wait in
+    /// queues.
     #[inline]
     pub fn has_chores(&self) -> bool {
         !(self.retired.is_empty() && self.resting.is_empty() && self.kept.is_empty()) || self.waiting > 0
     }
 
-    /// A socket to be closed, and what it is registered for.
+    /// Takes a socket that is to be closed, and what it is registered for.
     pub fn take_retired(&mut self) -> Option<(OwnedFd, Registration)> {
         let (socket, registration) = self.retired.pop()?;
         self.leave(&socket);
         Some((socket, registration))
     }
 
-    /// A connection that is not to be watched any more. It is to be [kept](Self::keep) then.
+    /// Takes a connection that is not to be watched any more. Then call [`keep`](Self::keep) with it.
     pub fn take_resting(&mut self) -> Option<(usize, Link)> {
         self.resting.pop()
     }
 
-    /// Keeps a connection that nobody watches, for another request to its pool.
+    /// Keeps a connection that is not watched, for another request to its pool.
     pub fn keep(&mut self, (pool, link): (usize, Link), now: Tick) {
         if self.pools[pool].keep > 0 {
             self.kept.put(pool, link, now.after(self.pools[pool].keep_ticks));
@@ -178,8 +182,8 @@ impl Gateway {
         }
     }
 
-    /// Retires connections that have been kept for as long as they may be, and looks now and then whether a
-    /// request may go that waits.
+    /// Retires connections that have been kept as long as they may be. Also checks from time to time
+    /// whether a waiting request may go.
     pub fn expire(&mut self, now: Tick) {
         if self.waiting > 0 && self.look_at.reached(now) {
             self.look_at = now.after(LOOK_TICKS);
@@ -196,7 +200,7 @@ impl Gateway {
         [self.kept.deadline(), look].into_iter().flatten().reduce(Tick::earlier)
     }
 
-    /// A request has come to wait in a queue.
+    /// Counts a request that begins to wait in a queue.
     fn begin_waiting(&mut self, now: Tick) {
         if self.waiting == 0 {
             self.look_at = now.after(LOOK_TICKS);
@@ -204,22 +208,22 @@ impl Gateway {
         self.waiting += 1;
     }
 
-    /// Wakes whoever has a request that goes.
+    /// Wakes the worker whose request goes.
     fn wake(&mut self, worker: Option<u32>) {
         self.some_may_go |= self.desk.wake(worker);
     }
 
-    /// Whether requests may go that had to wait, without the bell having rung for them.
+    /// Whether waiting requests may go without a wake-up. Resets that.
     pub fn some_may_go(&mut self) -> bool {
         std::mem::take(&mut self.some_may_go)
     }
 
-    /// The names of requests that need not wait in a queue any more, each told once.
+    /// The names of requests that need not wait in a queue any more. Each name is returned once.
     pub fn called(&self) -> impl Iterator<Item = u64> {
         self.desk.called()
     }
 
-    /// Keeps no connection any more: others do, from now on.
+    /// Keeps no connections from now on. Other workers do.
     pub fn keep_none(&mut self) {
         for pool in &mut self.pools {
             pool.keep = 0;
@@ -229,8 +233,8 @@ impl Gateway {
         }
     }
 
-    /// A connection to a pool's server that waits for a request. Best one that has come to rest in this very
-    /// turn, most often of the client that asks again: it is still watched for that one.
+    /// Takes a kept connection to a pool's server. A connection that came to rest in this very turn is
+    /// best: it is most often the same client's that asks again, and it is still watched for that client.
     fn take_kept(&mut self, pool: usize, scratch: &mut [u8]) -> Option<Link> {
         let mut resting = self.resting.iter_mut();
         if let Some(at) = resting.rposition(|(of, link)| *of == pool && link.is_awaited(scratch)) {
@@ -250,28 +254,28 @@ impl Gateway {
         self.kept.of(pool) + resting < self.pools[pool].keep
     }
 
-    /// Bytes of bodies and replies that are kept in memory, and of what is shared with applications.
+    /// Bytes of bodies and replies in memory, and bytes of memory shared with applications.
     pub fn memory(&self) -> u64 {
         (self.memory + self.areas) as u64
     }
 
-    /// Whether there may be so many more of them.
+    /// Whether there may be `bytes` more of them.
     fn has_memory_for(&self, bytes: usize) -> bool {
         (self.memory + self.areas).saturating_add(bytes) <= self.most_memory
     }
 
-    /// What becomes readable when a request goes that had to wait in a queue. `None`: there are no
-    /// applications.
+    /// The descriptor that becomes readable when a request of this worker that had to wait goes. `None`:
+    /// there are no applications.
     pub fn bell(&self) -> Option<BorrowedFd<'_>> {
         self.desk.bell()
     }
 
-    /// Takes note of the bell.
+    /// Resets the wake-up.
     pub fn clear_bell(&self) {
         self.desk.clear_bell();
     }
 
-    /// Tells the operator why a request has not been answered, once a second.
+    /// Logs why a request has not been answered, at most once a second.
     pub fn complain(&mut self, now_ms: u64, request: &str, failure: &Failure) {
         if let Some(suppressed) = self.complaints.permit(now_ms) {
             tracing::warn!(suppressed, "{request}: {failure}");
@@ -286,7 +290,8 @@ impl Gateway {
         }
     }
 
-    /// Memory for a connection to a pool's server to share. `None`: there is none, or no descriptor.
+    /// Creates memory for a connection to a pool's server to share. `None`: there is no memory left for
+    /// it, or no descriptor.
     fn open_area(&mut self, pool: usize) -> Option<Area> {
         let Pool { area, area_send, .. } = &self.pools[pool];
         // The application may write to all of it at any time.
@@ -299,7 +304,7 @@ impl Gateway {
         Some(area)
     }
 
-    /// Such memory is about to be given back.
+    /// Removes such memory from the counts. Call this just before it is freed.
     fn close_area(&mut self, area: &Area) {
         self.areas -= area.size() as usize;
         self.leave(area);

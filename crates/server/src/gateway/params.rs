@@ -1,5 +1,5 @@
-//! The parameters of a request: what CGI calls its meta-variables (RFC 3875 section 4.1), and those that PHP
-//! and its users know from other servers.
+//! The parameters of a request: CGI's meta-variables (RFC 3875 section 4.1), and those that PHP and its
+//! users know from other servers.
 
 use fastcgi::{Params, TooLong};
 use http1::{Field, Head, host_name};
@@ -12,15 +12,16 @@ use crate::ip_text::IpText;
 use crate::proxies::AsksFor;
 use crate::proxies::origin::Origin;
 
-/// What this server calls itself.
+/// The name of this server for applications.
 const SOFTWARE: &str = concat!("sluice/", env!("CARGO_PKG_VERSION"));
 
-/// Fields that are about the client's connection with this server, or spoof parameters of other meaning.
+/// Fields about the client's connection with this server, and fields that could forge parameters of other
+/// meaning.
 const DROPPED: [&str; 14] = [
     "content-length",
     "content-type",
     "connection",
-    // Told by the target, if that is absolute.
+    // If the target is absolute, the host is in the target.
     "host",
     "keep-alive",
     "proxy",
@@ -30,15 +31,16 @@ const DROPPED: [&str; 14] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
-    // What tells an application which files it may name, and how.
+    // These tell an application which files it may name, and how.
     "x-accel-mapping",
     "x-sendfile-type",
 ];
 
-/// Fields by which proxies say who asks for what, beside those whose names begin with `X-Forwarded-`.
+/// Fields in which proxies report the client and the target. Names that begin with `X-Forwarded-` belong
+/// here, too.
 const TOLD: [&str; 5] = [Field::Forwarded.name(), "x-real-ip", "front-end-https", "x-url-scheme", "x-scheme"];
 
-/// Writes all parameters of a request whose body has that length.
+/// Writes all parameters of a request with a body of length `body`.
 pub(super) fn write(
     params: &mut Params<'_>,
     head: &Head<'_>,
@@ -47,7 +49,7 @@ pub(super) fn write(
     body: u64,
     own: &[(String, String)],
 ) -> Result<(), TooLong> {
-    // The path behind the script, as if it were one of the root's (RFC 3875 section 4.1.6).
+    // The path after the script, as if it were a path below the root (RFC 3875 section 4.1.6).
     if !call.info.is_empty() {
         params.pair(b"PATH_INFO", &call.info)?;
         params.joined(b"PATH_TRANSLATED", &[&call.root, &call.info])?;
@@ -72,12 +74,13 @@ pub(super) fn write(
     params.pair(b"SERVER_PROTOCOL", head.terms.version.name().as_bytes())?;
     params.pair(b"GATEWAY_INTERFACE", b"CGI/1.1")?;
     params.pair(b"SERVER_SOFTWARE", SOFTWARE.as_bytes())?;
-    // PHP may be built to run nothing that comes without it (cgi.force_redirect).
+    // PHP may be built to run nothing that comes without this parameter (cgi.force_redirect).
     params.pair(b"REDIRECT_STATUS", b"200")?;
     write_addresses(params, head, asker)?;
-    // Each is looked at several times, and found by its line's end.
+    // Collected once, because each field is looked at several times. Each search would have to find the
+    // line ends again.
     let fields: Vec<_> = head.fields.pairs().collect();
-    // A body without a byte is still one, if the client has announced it.
+    // A body of no bytes is still a body, if the client has announced it.
     let announces = |(name, _): &(&[u8], &[u8])| {
         [&b"content-length"[..], b"transfer-encoding"].iter().any(|other| name.eq_ignore_ascii_case(other))
     };
@@ -97,7 +100,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Who asks, and whom.
+/// Writes the client's address and this server's.
 fn write_addresses(params: &mut Params<'_>, head: &Head<'_>, asker: &Asker) -> Result<(), TooLong> {
     if let PeerAddress::Inet(address) = asker.client {
         params.pair(b"REMOTE_ADDR", IpText::of(address.ip()).as_bytes())?;
@@ -120,13 +123,13 @@ fn write_addresses(params: &mut Params<'_>, head: &Head<'_>, asker: &Asker) -> R
     params.pair(b"SERVER_NAME", named.unwrap_or(unnamed))
 }
 
-/// What is believed of what proxies say, in the fields that tell it most often, one value in each. What they
-/// sent themselves holds what their clients wrote.
+/// Writes what the server believes of what proxies report. It uses the field names that proxies use most
+/// often, with one value in each. The proxies' own fields contain what their clients wrote.
 fn write_told(params: &mut Params<'_>, asker: &Asker) -> Result<(), TooLong> {
     match asker.asks_for {
         AsksFor::Client(client) => params.pair(b"HTTP_X_FORWARDED_FOR", IpText::of(client).as_bytes())?,
-        // Applications take a client for local that has a local address, as the proxy may have, and no such
-        // field. Nor may it be the client that decides whether the field is there.
+        // Applications take a client for local if it has a local address and there is no such field. The
+        // proxy may have a local address. Also, the client must not decide whether the field is there.
         AsksFor::Unknown => params.pair(b"HTTP_X_FORWARDED_FOR", b"unknown")?,
         AsksFor::Itself => {}
     }
@@ -143,7 +146,7 @@ fn write_told(params: &mut Params<'_>, asker: &Asker) -> Result<(), TooLong> {
     Ok(())
 }
 
-/// The fields of the request, each once.
+/// Writes the fields of the request, each once.
 fn write_fields(params: &mut Params<'_>, fields: &[(&[u8], &[u8])]) -> Result<(), TooLong> {
     for (at, (name, first)) in fields.iter().enumerate() {
         let is_same = |other: &&(&[u8], &[u8])| other.0.eq_ignore_ascii_case(name);
@@ -162,9 +165,9 @@ fn write_fields(params: &mut Params<'_>, fields: &[(&[u8], &[u8])]) -> Result<()
     Ok(())
 }
 
-/// Whether an application gets to see a field. The names of others would be written like that of some field
-/// that means something else: of `_` and `.` CGI makes `_`, as it does of `-`. Those by which proxies say who
-/// asks for what are never passed on as they came, since what stands in them may be anybody's word.
+/// Whether an application gets a field. CGI turns `_` and `.` into `_`, as it does `-`, so a field whose
+/// name has those could pose as another one. Fields in which proxies report the client and the target are
+/// never passed on as they came, because anyone may have written their values.
 fn is_passed_on(name: &[u8]) -> bool {
     let is_plain = name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
     let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
@@ -219,7 +222,7 @@ mod tests {
         told(&head, &call(), &asker, 12)
     }
 
-    /// The parameters of a request with a body of that length.
+    /// The parameters of a request with a body of length `body`.
     fn told(head: &Head<'_>, call: &Call, asker: &Asker, body: u64) -> BTreeMap<String, String> {
         let mut out = Vec::new();
         let mut params = Params::new(&mut out, 1);
@@ -340,7 +343,7 @@ mod tests {
         );
     }
 
-    /// Applications take a client for local that has a local address and no such field.
+    /// Applications take a client for local if it has a local address and there is no such field.
     #[test]
     fn a_client_who_is_unknown_is_not_taken_for_the_proxy() {
         let told = |asks_for| {

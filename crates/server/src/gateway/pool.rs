@@ -1,8 +1,9 @@
-//! A pool: servers that run the same application, of which a request goes to the one with the fewest in
-//! flight.
+//! A pool: servers that run the same application. Each request goes to the server with the fewest
+//! requests in flight.
 //!
-//! Health is passive: one that can't be connected to is left alone for a while, and then tried by one request
-//! first. Where all are left alone, the one is tried that has been for longest.
+//! Health checks are passive. A server that cannot be connected to is left alone for a while, and then
+//! tried by one request first. If all servers are left alone, the one left alone for the longest is
+//! tried.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,13 +25,13 @@ pub(super) struct Pool {
     pub(super) patience: PoolPatience,
     pub(super) params: Vec<(String, String)>,
     pub(super) send_files: SendFiles,
-    /// Whether TRACE requests go to it.
+    /// Whether TRACE requests go to the pool.
     pub(super) trace: bool,
-    /// How replies come to their clients, where the server knows that way.
+    /// How replies reach their clients, if the server supports that transport.
     pub(super) transport: Transport,
     pub(super) area: u64,
     pub(super) area_send: AreaSend,
-    /// Most connections that are kept, and for how long, in ticks.
+    /// Most connections that are kept, and how long each is kept, in ticks.
     pub(super) keep: usize,
     pub(super) keep_ticks: u32,
 }
@@ -38,13 +39,13 @@ pub(super) struct Pool {
 /// How long a pool's servers may take, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PoolPatience {
-    /// Until one is free.
+    /// Until a server is free.
     pub(super) queue: u32,
-    /// Until one has accepted a connection.
+    /// Until a server has accepted a connection.
     pub(super) connect: u32,
-    /// To say or take anything.
+    /// Without sending or taking anything.
     pub(super) quiet: u32,
-    /// In all.
+    /// In total.
     pub(super) total: Option<u32>,
 }
 
@@ -52,16 +53,16 @@ pub(super) struct PoolPatience {
 struct Server {
     address: ListenAddress,
     in_flight: u32,
-    /// Until when it is left alone.
+    /// Until when the server is left alone.
     alone_until: Option<Tick>,
-    /// Until when it is not asked what it knows.
+    /// Until when the server is not asked for its transports.
     plain_until: Option<Tick>,
 }
 
-/// How long a server is left alone that can't be connected to.
+/// How long a server that cannot be connected to is left alone.
 const ALONE_TICKS: u32 = 1000 / Tick::MS;
 
-/// Servers that a request has been to, a bit each.
+/// Servers that a request has been sent to, one bit each.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tried(u64);
 
@@ -76,7 +77,7 @@ impl Tried {
 }
 
 impl Pool {
-    /// One of which so many connections may be kept, and whose directories are numbered from that one on.
+    /// A pool that keeps at most `keep` connections. Its directories are numbered from `directories` on.
     pub(super) fn new(rule: &PoolRule, keep: u32, directories: SiteNumber) -> Self {
         let ticks = |time: std::time::Duration| Timeouts::ticks(time.as_millis() as u64);
         let server = |address: &ListenAddress| Server {
@@ -105,7 +106,7 @@ impl Pool {
         }
     }
 
-    /// The server for a request that has been to these.
+    /// The server for a request that has been to the servers in `tried`.
     pub(super) fn choose(&mut self, tried: Tried, now: Tick) -> Option<usize> {
         let untried = || (0..self.servers.len()).filter(|&server| !tried.has(server));
         let is_open =
@@ -116,7 +117,7 @@ impl Pool {
         let chosen = chosen.or_else(|| untried().min_by_key(left_for))?;
         let server = &mut self.servers[chosen];
         if server.alone_until.is_some() {
-            // One request tries, and others wait for what comes of it.
+            // One request tries. The others go elsewhere until the outcome is known.
             server.alone_until = Some(now.after(ALONE_TICKS));
         }
         Some(chosen)
@@ -127,12 +128,12 @@ impl Pool {
         (0..self.servers.len()).any(|server| !tried.has(server))
     }
 
-    /// Where a server is.
+    /// The address of a server.
     pub(super) fn address(&self, server: usize) -> ListenAddress {
         self.servers[server].address.clone()
     }
 
-    /// Begins to connect, and says whether the connection is up already.
+    /// Begins to connect, and returns whether the connection is up already.
     pub(super) fn connect(&self, server: usize) -> io::Result<(OwnedFd, bool)> {
         match &self.servers[server].address {
             ListenAddress::Tcp(address) => client::connect(None, *address),
@@ -140,7 +141,8 @@ impl Pool {
         }
     }
 
-    /// Whether a server is to be asked what it knows: the pool's transport, or over TCP to say when it waits.
+    /// Whether to ask a server which transports it supports: the pool's transport, or over TCP whether it
+    /// reports that it waits.
     pub(super) fn asks(&self, server: usize, now: Tick) -> bool {
         let server = &self.servers[server];
         let is_plain = server.plain_until.is_some_and(|until| !until.reached(now));
@@ -148,13 +150,13 @@ impl Pool {
         wants && !is_plain
     }
 
-    /// Whether a server is to leave its connection open, which is asked what it knows or not: over TCP
-    /// nothing else tells whether it still works.
+    /// Whether to ask a server to leave its connection open. `asks`: whether it is asked for its
+    /// transports. Over TCP, only a server that is asked can show whether it still works on a request.
     pub(super) fn keeps(&self, server: usize, asks: bool) -> bool {
         self.keep > 0 && (asks || !self.servers[server].address.is_tcp())
     }
 
-    /// Whether a server that was asked knows what it was asked for.
+    /// Whether a server that was asked supports what it was asked for.
     pub(super) fn is_served_by(&self, knows: Transports) -> bool {
         match self.transport {
             Transport::Stream => knows.waits,
@@ -163,43 +165,45 @@ impl Pool {
         }
     }
 
-    /// Whether a connection is as good as a new one, on which its server might be asked what it knows.
+    /// Whether a kept connection is as good as a new one, on which the server might be asked for its
+    /// transports.
     pub(super) fn is_settled(&self, server: usize, knows: Transports, now: Tick) -> bool {
         self.is_served_by(knows) || !self.asks(server, now)
     }
 
-    /// A server does not know what it was asked for, and is not asked again until then.
+    /// Records that a server does not support what it was asked for. It is not asked again until `until`.
     pub(super) fn is_plain(&mut self, server: usize, until: Tick) {
         self.servers[server].plain_until = Some(until);
     }
 
-    /// A server knows what it was asked for.
+    /// Records that a server supports what it was asked for.
     pub(super) fn is_known(&mut self, server: usize) {
         self.servers[server].plain_until = None;
     }
 
-    /// A request is in flight to a server.
+    /// Counts a request that is in flight to a server.
     pub(super) fn begin(&mut self, server: usize) {
         self.servers[server].in_flight += 1;
     }
 
-    /// It is not any more.
+    /// Counts a request that is no longer in flight to a server.
     pub(super) fn end(&mut self, server: usize) {
         self.servers[server].in_flight -= 1;
     }
 
-    /// A server has accepted a connection.
+    /// Records that a server has accepted a connection.
     pub(super) fn is_there(&mut self, server: usize) {
         self.servers[server].alone_until = None;
     }
 
-    /// A server can't be connected to.
+    /// Records that a server cannot be connected to.
     pub(super) fn is_away(&mut self, server: usize, now: Tick) {
         self.servers[server].alone_until = Some(now.after(ALONE_TICKS));
     }
 }
 
-/// The parameters of all requests: the operator's, and what tells that files may be named.
+/// The parameters of all requests: the operator's, and those that tell the application that it may name
+/// files.
 fn params(rule: &PoolRule) -> Vec<(String, String)> {
     let mut params = rule.params.clone();
     for (name, value) in send_files::PARAMS.iter().filter(|_| !rule.send_files.is_empty()) {

@@ -1,29 +1,33 @@
-//! The queue in front of a pool: no more requests are in flight than the application has children, and the
-//! others wait here, those of all workers in one line.
+//! The queue in front of an application pool. It keeps the number of requests in flight at or below the
+//! number of children that the application has. All other requests wait here, in one queue for all
+//! workers.
 //!
-//! It lies in memory that the workers share. Each request has a place there, from when it is due until it is
-//! answered; whoever gives a place back that was in flight says which of those who wait goes next, and has
-//! its worker woken. What a worker holds that dies is given back by the supervisor ([`Queue::clear`]).
+//! The queue lies in memory that the workers share. A request takes a slot when it is due, and holds it
+//! until it is answered. When a worker gives back the slot of a request in flight, it picks the waiting
+//! request that goes next and wakes that request's worker. If a worker dies, the supervisor gives back
+//! its slots ([`Queue::clear`]).
 //!
-//! A request that is given up while it is in flight keeps its place for twice the time that requests take (or
-//! as long again as it has been there, if none has been answered yet):
-//! the application may work on, and nobody can ask it (PHP-FPM can't). Otherwise clients who leave would send
-//! it more than it has children for, until its own line is full of requests that nobody waits for.
+//! A request that is given up while in flight keeps its slot for twice the mean time of a request. If no
+//! request has been answered yet, it keeps the slot for as long again as it has already had it. The
+//! application may still be working on such a request, and the server cannot ask (PHP-FPM has no way to
+//! answer that). Without this rule, clients that disconnect would send the application more requests than
+//! it has children for. Its own queue would fill with requests that no client waits for.
 //!
-//! Who goes next:
+//! Which request goes next:
 //!
-//! - Nobody who has waited for longer than it may: it would be answered too late.
-//! - By **fairness** between clients (by address prefix): each is charged with the time that the application
-//!   works for it, and one that has had more than its share waits for those who have not. This is start-time
-//!   fair queueing (Goyal, Vin, Cheng 1996): a request is charged an estimate when it begins, and what it
-//!   took when it ends; a client that was away for long has saved nothing up.
-//! - **Who may wait** is decided in the same way: where there is no room, a request of the network that would
-//!   have had most if all that wait went is displaced, if that is more than the newcomer's would be.
-//!   Otherwise who asks most would have most of the room, and with few places (a worker each, where a worker
-//!   has one client) the others would seldom be there to be chosen.
-//! - Among those who have had as much as each other, the **oldest first**. But if the oldest has waited for
-//!   longer than a target throughout an interval (a standing queue, RFC 8289), the **newest first**:
-//!   a line that does not get shorter would have everybody answered late, and so only some.
+//! - **No request that has waited too long.** It would be answered too late.
+//! - **Fairness** between clients, by address prefix. A client is charged with the time that the
+//!   application works for it. One that has had more than its share waits for those that have had less.
+//!   This is start-time fair queueing (Goyal, Vin, Cheng 1996). A request is charged an estimate when it
+//!   begins, and its real time when it ends. A client that was away for long has saved nothing up.
+//! - **Who may wait** is decided in the same way. When the queue is full, take the network that would
+//!   have had the most if all its waiting requests went. One of its requests is displaced if that is more
+//!   than the newcomer's network would have had. Otherwise the client that asks most would take most of
+//!   the room. With few slots (one per worker, where a worker serves one client), the other clients would
+//!   seldom be in the queue to be chosen.
+//! - Among requests with equal shares, the **oldest first**. The **newest first** if the oldest waiting
+//!   request was older than a target throughout an interval, which is a standing queue (RFC 8289). A
+//!   queue that does not get shorter would have every request answered late. This way, only some are.
 
 use std::io;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -42,60 +46,60 @@ pub(super) struct Queue {
     rules: Rules,
 }
 
-/// How a queue is kept. Times are in microseconds.
+/// The rules of a queue. Times are in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     /// Most requests in flight.
     pub(super) in_flight: u32,
-    /// Most that wait.
+    /// Most requests that may wait.
     pub(super) waiting: u32,
-    /// How long one may wait.
+    /// How long a request may wait.
     pub(super) patience_us: u64,
-    /// From which standing delay on the newest goes first; `None`: never.
+    /// The newest request goes first when the standing delay is longer than this. `None`: never.
     pub(super) target_us: Option<u64>,
-    /// Whether clients are charged.
+    /// Whether networks of clients are charged for the application's time.
     pub(super) is_fair: bool,
 }
 
-/// A request's place in a queue.
+/// A request's slot in a queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ticket(u32);
 
-/// What becomes of a request that is due.
+/// The outcome for a request that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// It is in flight.
+    /// The request is in flight.
     Goes(Ticket),
-    /// It waits.
+    /// The request waits.
     Waits(Ticket),
-    /// There is no room.
+    /// The queue has no room for the request.
     Full,
 }
 
-/// Places, which bounds what can be in flight and wait together.
+/// Slots of a queue: a bound on the requests in flight and waiting together.
 const PLACES: u32 = PoolRule::MOST_AT_ONCE;
 
 sys::shareable! {
     #[derive(Debug)]
     struct Line {
         lock: Mutex,
-        /// No place before this one is free, and none from this one on is taken.
+        /// No slot before `first_free` is free. No slot from `end` on is taken.
         first_free: AtomicU32,
         end: AtomicU32,
         in_flight: AtomicU32,
         waiting: AtomicU32,
-        /// Somebody has left a place without the lock.
+        /// A slot was left without the lock.
         left: AtomicU8,
-        /// Where the fair share has come to, in microseconds of the application's time.
+        /// The virtual time of the fair queue, in microseconds of the application's time.
         share_us: AtomicU64,
-        /// What a request takes.
+        /// Mean time of a request.
         mean_us: AtomicU64,
-        /// The least age of the oldest in the interval, and when that is over.
+        /// The least age that the oldest request has had in this interval, and when the interval ends.
         least_age_us: AtomicU64,
         interval_ends_us: AtomicU64,
         newest_first: AtomicU8,
         charged_us: [AtomicU64; Account::ALL],
-        /// How many of each wait.
+        /// How many requests of each account wait.
         waiting_of: [AtomicU32; Account::ALL],
         places: [Place; PLACES as usize],
     }
@@ -106,21 +110,22 @@ sys::shareable! {
     struct Place {
         state: AtomicU8,
         worker: AtomicU32,
-        /// What the worker calls it by when it need not wait any more. 0: nothing yet, or it has been told.
+        /// The worker's name for the request, for when it need not wait any more. 0: no name yet, or
+        /// already reported.
         name: AtomicU64,
         account: AtomicU32,
-        /// When it began to wait, or to be in flight.
+        /// When the request began to wait, or to be in flight.
         since_us: AtomicU64,
-        /// What it was charged beforehand.
+        /// What the request was charged when it began.
         estimate_us: AtomicU64,
-        /// Of one that was given up: when it is free. 0: as soon as it is left.
+        /// For a request that was given up: when the slot becomes free. 0: as soon as it is left.
         free_at_us: AtomicU64,
     }
 }
 
 impl Rules {
-    /// As a pool has them, where no more workers than that may be with it or wait for it with their clients.
-    /// Those that wait have what places are left.
+    /// A pool's rules. At most `workers` workers may use the pool or wait for it with their clients. The
+    /// waiting requests have the slots that are left over.
     pub(super) fn of(pool: &PoolRule, workers: Option<u32>) -> Self {
         let us = |time: Duration| time.as_micros() as u64;
         let places = workers.unwrap_or(PLACES).min(PLACES);
@@ -135,7 +140,7 @@ impl Rules {
     }
 }
 
-/// Whose place it is, or was.
+/// The account of the request that has the slot, or had it last.
 fn account_of(place: &Place) -> Account {
     Account::from_number(place.account.load(ORDER))
 }
@@ -143,36 +148,37 @@ fn account_of(place: &Place) -> Account {
 const FREE: u8 = 0;
 const WAITS: u8 = 1;
 const IN_FLIGHT: u8 = WAITS + 1;
-/// It waited, and another does in its place.
+/// The request waited, and was displaced by another one that waits now.
 const DISPLACED: u8 = 3;
-/// Beside one of these: whoever has the place has left it, and the next holder of the lock is to free it.
+/// A flag beside one of these: the request has left the slot, and the next holder of the lock frees it.
 const LEFT: u8 = 4;
 
-/// The interval in which the standing delay is judged.
+/// The interval over which a standing delay is measured.
 const INTERVAL_US: u64 = 500_000;
-/// A part of the last request's time in the mean: one in so many.
+/// The weight of the last request's time in the mean: 1 / `MEAN_PART`.
 const MEAN_PART: u64 = 8;
-/// Nobody holds the lock for as long as that, unless it has been stopped.
+/// How long to wait for the lock. A holder that keeps it longer has been stopped.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 const ORDER: Ordering = Ordering::Relaxed;
 
 impl Queue {
-    /// An empty one, for this process and those that it forks.
+    /// An empty queue, for this process and those that it forks.
     ///
     /// # Errors
     ///
-    /// There is no memory to be had.
+    /// There is no memory.
     pub(super) fn new(rules: Rules) -> io::Result<Self> {
         Ok(Self { line: Shared::<Line>::new()?.leak(), rules })
     }
 
-    /// The same line, kept by other rules.
+    /// The same queue with other rules.
     pub(super) fn with(self, rules: Rules) -> Self {
         Self { rules, ..self }
     }
 
-    /// A worker's request is due. Says whose worker is to be woken, if another goes now.
+    /// Enters a worker's request that is due. If another request goes or is displaced now, returns the
+    /// number of the worker to wake.
     pub(super) fn enter(&self, worker: u32, account: Account, now_us: u64) -> (Entry, Option<u32>) {
         let Some(_held) = self.lock(now_us) else { return (Entry::Full, None) };
         let line = self.line;
@@ -188,7 +194,7 @@ impl Queue {
             return (Entry::Full, None);
         };
         if let Some(displaced) = displaced {
-            // It may be left at this very moment.
+            // The worker may leave this slot at this very moment.
             displaced.state.fetch_add(DISPLACED - WAITS, Ordering::Release);
             self.waits_no_more(displaced);
         }
@@ -212,22 +218,24 @@ impl Queue {
         if self.goes(&ticket) { (Entry::Goes(ticket), None) } else { (Entry::Waits(ticket), woken) }
     }
 
-    /// Whether a request has come to be in flight that had to wait.
+    /// Whether a request is in flight now.
     pub(super) fn goes(&self, ticket: &Ticket) -> bool {
         self.line.places[ticket.0 as usize].state.load(Ordering::Acquire) == IN_FLIGHT
     }
 
-    /// Whether it waits still. If not, and if it does not [go](Self::goes) either, it has been displaced.
+    /// Whether the request still waits. If it neither waits nor [goes](Self::goes), it has been
+    /// displaced.
     pub(super) fn waits(&self, ticket: &Ticket) -> bool {
         self.line.places[ticket.0 as usize].state.load(ORDER) == WAITS
     }
 
-    /// Has a place called by a name that is not 0 when it need not wait any more.
+    /// Names a request. [`called`](Self::called) returns the name when the request need not wait any
+    /// more. The name must not be 0.
     pub(super) fn name(&self, ticket: &Ticket, name: u64) {
         self.line.places[ticket.0 as usize].name.store(name, ORDER);
     }
 
-    /// The names of a worker's places that need not wait any more, each told once.
+    /// The names of a worker's requests that need not wait any more. Each name is returned once.
     pub(super) fn called(&self, worker: u32) -> impl Iterator<Item = u64> {
         self.taken().filter_map(move |place| {
             let is_due = matches!(place.state.load(Ordering::Acquire), IN_FLIGHT | DISPLACED);
@@ -236,8 +244,9 @@ impl Queue {
         })
     }
 
-    /// Of those who wait: the oldest of the account that will have had most when all of its requests have
-    /// gone, if that is more than a newcomer's of this account.
+    /// The waiting request that a newcomer may displace. It is the oldest of the account that will have
+    /// had the most when all its requests have gone. `None` if that is no more than the newcomer's
+    /// account would have had.
     fn least_entitled(&self, newcomer: Account) -> Option<&'static Place> {
         if !self.rules.is_fair {
             return None;
@@ -258,26 +267,26 @@ impl Queue {
         self.line.waiting_of[account_of(place).number()].fetch_sub(1, ORDER);
     }
 
-    /// A request is answered, or given up before it was in flight. Says whose worker is to be woken, if
-    /// another goes now.
+    /// Leaves the slot of a request that was answered, or given up before it was in flight. If another
+    /// request goes now, returns the number of the worker to wake.
     pub(super) fn leave(&self, Ticket(at): Ticket, now_us: u64) -> Option<u32> {
         self.leave_place(at as usize, now_us)
     }
 
-    /// A request is given up, which the application may still work on.
+    /// Leaves the slot of a request that is given up, but that the application may still work on.
     pub(super) fn abandon(&self, Ticket(at): Ticket, now_us: u64) -> Option<u32> {
         self.keep_busy(&self.line.places[at as usize], now_us);
         self.leave_place(at as usize, now_us)
     }
 
-    /// Looks whether somebody may go whom nobody has told: a place has become free with time.
+    /// Starts waiting requests for which a slot became free with time, without a wake-up.
     pub(super) fn look(&self, now_us: u64) -> Option<u32> {
         let _held = self.lock(now_us)?;
         self.launch_all(now_us)
     }
 
-    /// How many wait, and how many are in flight, those that were given up not long ago included. Nobody is
-    /// waited for: it is about right.
+    /// How many requests wait, and how many are in flight. The second number includes requests that were
+    /// given up not long ago. This takes no lock, so the numbers are approximate.
     pub(super) fn lengths(&self, now_us: u64) -> (usize, usize) {
         let count = |is: &dyn Fn(&&Place) -> bool| self.taken().filter(is).count();
         let is_busy = |place: &&Place| match place.state.load(ORDER) {
@@ -289,7 +298,8 @@ impl Queue {
 
     fn keep_busy(&self, place: &Place, now_us: u64) {
         if place.state.load(ORDER) & !LEFT == IN_FLIGHT {
-            // Where nothing was ever answered, as long again as this one has been there.
+            // If no request was ever answered, the slot stays busy for as long again as this one has had
+            // it.
             let took_us = now_us.saturating_sub(place.since_us.load(ORDER));
             let busy_us = match self.line.mean_us.load(ORDER) {
                 0 => took_us,
@@ -299,10 +309,11 @@ impl Queue {
         }
     }
 
-    /// Gives back what a worker holds that has died, and says whose workers are to be woken.
+    /// Gives back the slots of a worker that has died. Returns the numbers of the workers to wake.
     pub(super) fn clear(&self, worker: u32, now_us: u64) -> Vec<u32> {
         let is_its = |place: &&Place| {
-            // What it has left already may be free, and another's, at any moment.
+            // A slot that it has left already may become free, and then belong to another request, at any
+            // moment.
             matches!(place.state.load(ORDER), WAITS | IN_FLIGHT | DISPLACED)
                 && place.worker.load(ORDER) == worker
         };
@@ -310,14 +321,14 @@ impl Queue {
             self.keep_busy(place, now_us);
             place.state.fetch_or(LEFT, ORDER);
         }
-        // It may have died between leaving a place and having the lock.
+        // The worker may have died between leaving a slot and taking the lock.
         self.line.left.store(1, Ordering::Release);
         let Some(_held) = self.lock(now_us) else { return Vec::new() };
         std::iter::from_fn(|| self.launch_next(now_us)).collect()
     }
 
-    /// Leaves a place, with the lock or without: a holder may have been stopped. Says whose worker is to be
-    /// woken.
+    /// Leaves a slot, even without the lock, because the holder of the lock may have been stopped.
+    /// Returns the number of the worker to wake.
     fn leave_place(&self, at: usize, now_us: u64) -> Option<u32> {
         self.line.places[at].state.fetch_or(LEFT, ORDER);
         let Some(_held) = self.lock(now_us) else {
@@ -329,7 +340,7 @@ impl Queue {
         self.launch_all(now_us)
     }
 
-    /// Frees a place, if it has been left and is not to be kept for longer.
+    /// Frees a slot, if it has been left and need not be kept longer.
     fn see_off(&self, at: usize, now_us: u64) {
         let place = &self.line.places[at];
         if place.state.load(ORDER) & LEFT == 0 {
@@ -343,7 +354,7 @@ impl Queue {
         }
     }
 
-    /// Holds the lock, with all places freed that have been left.
+    /// Takes the lock, and frees all slots that have been left.
     fn lock(&self, now_us: u64) -> Option<Held> {
         let held = self.line.lock.lock(PATIENCE)?;
         if held.owner_died() {
@@ -358,12 +369,13 @@ impl Queue {
         Some(held)
     }
 
-    /// Places that may be taken.
+    /// The slots that may be taken.
     fn taken(&self) -> std::slice::Iter<'static, Place> {
         self.line.places[..(self.line.end.load(ORDER).min(PLACES)) as usize].iter()
     }
 
-    /// The places are right even if somebody died in the midst of changing what is counted of them.
+    /// Counts again after a process died with the lock held. Each slot is right even then, but the counts
+    /// may not be.
     fn recount(&self) {
         let line = self.line;
         line.first_free.store(0, ORDER);
@@ -376,7 +388,7 @@ impl Queue {
         for place in self.taken().filter(|place| is(place, WAITS)) {
             line.waiting_of[account_of(place).number()].fetch_add(1, ORDER);
         }
-        // Whoever died may have been about to free some.
+        // The dead process may have been about to free slots.
         line.left.store(1, ORDER);
         self.shrink();
     }
@@ -391,7 +403,7 @@ impl Queue {
             IN_FLIGHT => {
                 self.line.in_flight.fetch_sub(1, ORDER);
                 let took_us = now_us.saturating_sub(place.since_us.load(ORDER));
-                // What one takes that was given up is not known.
+                // The time of a request that was given up is not known.
                 if place.free_at_us.load(ORDER) == 0 {
                     let mean_us = match self.line.mean_us.load(ORDER) {
                         0 => took_us,
@@ -412,7 +424,7 @@ impl Queue {
         &self.line.charged_us[account_of(place).number()]
     }
 
-    /// Where the share of whoever has the place has come to, were it in flight now.
+    /// The virtual start time that the request would have, if it were in flight now.
     fn share_us(&self, place: &Place) -> u64 {
         self.share_of(account_of(place))
     }
@@ -423,7 +435,7 @@ impl Queue {
         if self.rules.is_fair { charged.load(ORDER).max(share_us) } else { share_us }
     }
 
-    /// Puts a request in flight that waits.
+    /// Puts a waiting request in flight.
     fn launch(&self, place: &Place, now_us: u64) {
         let (share_us, estimate_us) = (self.share_us(place), self.line.mean_us.load(ORDER));
         self.line.share_us.store(share_us, ORDER);
@@ -431,18 +443,18 @@ impl Queue {
         place.estimate_us.store(estimate_us, ORDER);
         place.since_us.store(now_us, ORDER);
         self.line.in_flight.fetch_add(1, ORDER);
-        // It may be left at this very moment.
+        // The worker may leave this slot at this very moment.
         place.state.fetch_add(IN_FLIGHT - WAITS, Ordering::Release);
     }
 
-    /// Puts as many in flight as may be; says whose worker is to be woken. (If there are several, the others
-    /// find out when they look.)
+    /// Puts as many requests in flight as may be. Returns the number of one worker to wake. If there are
+    /// several, the others find out at their next regular check.
     fn launch_all(&self, now_us: u64) -> Option<u32> {
         std::iter::from_fn(|| self.launch_next(now_us)).last()
     }
 
-    /// Puts the next request in flight, if there is one and there may be one more; says whose worker is to be
-    /// woken.
+    /// Puts the next waiting request in flight, if the rules allow one more. Returns the number of the
+    /// worker to wake.
     fn launch_next(&self, now_us: u64) -> Option<u32> {
         if self.line.in_flight.load(ORDER) >= self.rules.in_flight {
             return None;
@@ -462,7 +474,7 @@ impl Queue {
         Some(next.worker.load(ORDER))
     }
 
-    /// Takes note of the oldest one's age, and says whether the newest goes first.
+    /// Records the age of the oldest request, and returns whether the newest goes first.
     fn judge_delay(&self, age_us: u64, now_us: u64) -> bool {
         let Some(target_us) = self.rules.target_us else { return false };
         let line = self.line;
@@ -474,7 +486,7 @@ impl Queue {
         } else {
             line.least_age_us.store(least_us, ORDER);
         }
-        // It ends as soon as there is no standing delay.
+        // Newest-first ends as soon as there is no standing delay.
         if age_us <= target_us {
             line.newest_first.store(0, ORDER);
         }
@@ -572,7 +584,7 @@ mod tests {
         assert!((7..=9).contains(&of_other), "half of what comes then: {order:?}");
     }
 
-    /// Where there is no room to wait, whoever has had most makes some.
+    /// When there is no room to wait, the client that has had the most makes some.
     #[test]
     fn a_client_with_many_requests_leaves_others_room() {
         let queue = queue(Rules { in_flight: 1, waiting: 3, ..RULES });
@@ -597,13 +609,14 @@ mod tests {
         assert_eq!(queue.leave(of_a.next().unwrap(), now + 50_000), None);
         waits(enter(&queue, 6, A, now + 50_000));
         assert_eq!(queue.line.waiting.load(ORDER), 3);
-        // A dead worker's are given back, too.
+        // The slots of a dead worker are given back, too.
         waits(queue.enter(7, Account::from_number(3), now + 50_000).0);
         queue.clear(2, now + 50_000);
         assert_eq!(queue.taken().filter(|place| place.state.load(ORDER) & 3 == DISPLACED).count(), 0);
     }
 
-    /// One that was away has nothing saved up: it gets its share from now on, not what it did not take.
+    /// A client that was away has nothing saved up. It gets its share from now on, not what it did not
+    /// take.
     #[test]
     fn nothing_is_saved_up() {
         let queue = queue(Rules { in_flight: 1, waiting: 1000, target_us: None, ..RULES });
@@ -629,7 +642,8 @@ mod tests {
         assert!((9..=11).contains(&of_b), "{of_b} of 20");
     }
 
-    /// Who may go is told by the name that its worker gave it, once; a place that another has since has none.
+    /// A request that may go is reported once, by the name that its worker gave it. If another request
+    /// has the slot by then, it has no name.
     #[test]
     fn those_who_may_go_are_called_by_their_names() {
         let queue = queue(Rules { in_flight: 1, ..RULES });
@@ -648,8 +662,8 @@ mod tests {
         assert!(called(8).is_empty());
     }
 
-    /// A line that does not get shorter: the newest are answered in time; when it is gone, the oldest go
-    /// first again.
+    /// While a queue does not get shorter, the newest requests are answered in time. When the queue is
+    /// gone, the oldest go first again.
     #[test]
     fn the_newest_go_first_while_a_delay_stands() {
         let queue = queue(Rules { in_flight: 1, waiting: 1000, is_fair: false, ..RULES });
@@ -687,7 +701,8 @@ mod tests {
         goes(enter(&queue, 7, A, 0));
         waits(enter(&queue, 7, A, 0));
         let other = waits(enter(&queue, 8, A, 0));
-        // The application may work on, for as long again as it has: nobody knows what a request takes.
+        // The application may go on working for as long again as it has: the time of a request is not
+        // known yet.
         assert!(queue.clear(7, 1000).is_empty());
         assert_eq!(queue.look(1999), None);
         assert_eq!(queue.look(2000), Some(8));
@@ -696,8 +711,8 @@ mod tests {
         waits(enter(&queue, 9, A, 2000));
     }
 
-    /// A holder of the lock that has been stopped keeps nobody for long, and what is left meanwhile is not
-    /// forgotten.
+    /// If the holder of the lock has been stopped, no one waits for it for long. Slots left meanwhile are
+    /// not forgotten.
     #[test]
     fn a_place_is_left_even_while_somebody_holds_the_lock() {
         let queue = queue(Rules { in_flight: 1, ..RULES });
@@ -728,7 +743,7 @@ mod tests {
         }
     }
 
-    /// Clients who leave send the application no more than it has children for.
+    /// Clients that disconnect send the application no more requests than it has children for.
     #[test]
     fn a_request_that_is_given_up_keeps_its_place_for_a_while() {
         let queue = queue(Rules { in_flight: 1, ..RULES });
@@ -753,7 +768,7 @@ mod tests {
             worker: u32,
             account: u32,
         },
-        /// The one that has been there for so many others.
+        /// Leaves the slot of the request with this index among those held.
         Leave(usize),
         Clear(u32),
         Wait(u64),
@@ -769,7 +784,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens: no more are in flight than may, and nobody who may go waits while there is room.
+        /// Whatever happens, no more requests are in flight than may be. No request that may go waits
+        /// while there is room.
         #[test]
         fn nobody_is_forgotten(steps in prop::collection::vec(step(), 1..200), fair: bool, delay: bool) {
             let target_us = delay.then_some(100_000);
@@ -794,12 +810,12 @@ mod tests {
                     Step::Wait(us) => now += us,
                 }
                 let in_flight = held.iter().filter(|(.., ticket)| queue.goes(ticket)).count();
-                // Those of dead workers keep their places for a while.
+                // Requests of dead workers keep their slots for a while.
                 let counted = queue.line.in_flight.load(ORDER);
                 prop_assert!(in_flight as u32 <= counted && counted <= 2);
                 let waiting = held.iter().filter(|(.., ticket)| queue.waits(ticket));
                 prop_assert_eq!(waiting.clone().count() as u32, queue.line.waiting.load(ORDER));
-                // Late ones are taken away by those whose they are.
+                // Late requests are removed by their own workers.
                 let in_time = waiting.filter(|(_, since, _)| now - since < RULES.patience_us).count();
                 prop_assert!(counted == 2 || in_time == 0, "{in_time} wait, {counted} are in flight");
             }

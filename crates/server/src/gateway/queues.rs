@@ -1,8 +1,9 @@
-//! The queues of all pools, as the workers of one generation share them, and what is counted of each.
+//! The queues of all pools, as shared by the workers of one generation, and the counters of each pool.
 //!
-//! A worker whose request goes that had to wait is woken by its bell, an eventfd that all of them inherit.
-//! The lines themselves outlive a generation, so that a reload does not double what is in flight, and so do
-//! the counters. Workers of one generation can't wake those of another, which look by themselves.
+//! When a request that had to wait goes, its worker is woken through an eventfd, the worker's `bell`. All
+//! workers inherit all bells. The queues themselves outlive a generation, so that a reload does not
+//! double what is in flight. So do the counters. Workers of one generation cannot wake those of another.
+//! Those check their queues regularly.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,21 +17,22 @@ use super::queue::{Queue, Rules};
 use crate::config::{PoolRule, Settings};
 use crate::counters::PoolCounters;
 
-/// The queues, and who is woken how.
+/// The queues, and the eventfd that wakes each worker.
 #[derive(Clone, Debug)]
 pub struct Queues {
     of_pools: Arc<[OfPool]>,
     bells: Arc<[Wake]>,
-    /// The number of the first of these workers. None is used twice.
+    /// The number of the first of these workers. No number is used twice.
     first: u32,
 }
 
-/// The lines and counters of all pools that there have been, by name. They lie in memory that is never given
-/// back, so a pool that comes again, or whose generation was not confirmed, goes on with its own.
+/// The queues and counters of all pools that have existed, by name. They lie in memory that is never
+/// given back. If a pool is configured again, or its generation was not confirmed, it continues with its
+/// own.
 #[derive(Debug, Default)]
 pub struct Lines(HashMap<String, (Queue, &'static PoolCounters)>);
 
-/// What concerns one pool.
+/// The data of one pool.
 #[derive(Debug)]
 struct OfPool {
     name: String,
@@ -38,21 +40,21 @@ struct OfPool {
     counters: &'static PoolCounters,
 }
 
-/// One worker's part in them.
+/// One worker's handle to the queues.
 #[derive(Clone, Debug)]
 pub struct Desk {
     queues: Queues,
-    /// Its number.
+    /// The worker's number.
     pub(super) worker: u32,
 }
 
 impl Queues {
-    /// Those of the settings' pools for so many workers, numbered from `first` on, that go on with the lines
-    /// of the generations before.
+    /// The queues of the settings' pools for `workers` workers, numbered from `first` on. Pools with an
+    /// earlier generation's name continue with its queues.
     ///
     /// # Errors
     ///
-    /// There are no descriptors or no memory to be had.
+    /// There are no descriptors or there is no memory.
     pub fn new(settings: &Settings, workers: usize, first: u32, lines: &mut Lines) -> io::Result<Self> {
         let mut of_pool = |pool: &PoolRule| {
             let rules = Rules::of(pool, settings.most_waiting_workers());
@@ -66,18 +68,18 @@ impl Queues {
             Ok(OfPool { name: pool.name.clone(), queue, counters })
         };
         let of_pools = settings.all_pools().map(|pool| of_pool(&pool)).collect::<io::Result<Arc<[_]>>>()?;
-        // Nobody is woken where nothing is waited for.
+        // Without queues, there is nothing to wake a worker for.
         let bells = if of_pools.is_empty() { 0 } else { workers };
         let bells = (0..bells).map(|_| Wake::new()).collect::<io::Result<_>>()?;
         Ok(Self { of_pools, bells, first })
     }
 
-    /// The part of the worker of that number, counted from 0.
+    /// The handle of the worker with this number, counted from 0.
     pub fn desk(&self, number: usize) -> Desk {
         Desk { queues: self.clone(), worker: self.first.wrapping_add(number as u32) }
     }
 
-    /// Gives back what a worker holds that has died.
+    /// Gives back the slots of a worker that has died.
     pub fn clear(&self, number: usize) {
         let worker = self.first.wrapping_add(number as u32);
         for pool in &*self.of_pools {
@@ -87,7 +89,7 @@ impl Queues {
         }
     }
 
-    /// What is counted of each pool, by name; how long the queues are is counted now.
+    /// The counters of each pool, by name. The lengths of the queues are taken now.
     pub fn look(&self) -> impl Iterator<Item = (&str, &'static PoolCounters)> {
         self.of_pools.iter().map(|OfPool { name, queue, counters }| {
             let (queued, in_flight) = queue.lengths(now_us());
@@ -111,12 +113,12 @@ impl Desk {
         self.queues.of_pools[pool].queue
     }
 
-    /// What is counted of the pool of that number.
+    /// The counters of the pool of that number.
     pub(super) fn counters(&self, pool: usize) -> &'static PoolCounters {
         self.queues.of_pools[pool].counters
     }
 
-    /// Wakes another worker one of whose requests goes; says whether it is this one, which is awake.
+    /// Wakes the worker whose request goes. Returns whether it is this worker, which is awake.
     pub(super) fn wake(&self, worker: Option<u32>) -> bool {
         if worker == Some(self.worker) {
             return true;
@@ -127,24 +129,24 @@ impl Desk {
         false
     }
 
-    /// The names of this worker's requests that need not wait any more, each told once.
+    /// The names of this worker's requests that need not wait any more. Each name is returned once.
     pub(super) fn called(&self) -> impl Iterator<Item = u64> {
         self.queues.of_pools.iter().flat_map(|of| of.queue.called(self.worker))
     }
 
-    /// Looks whether requests may go whom nobody has told, and says whether this worker's may.
+    /// Checks whether requests may go without a wake-up, and returns whether any of this worker's may.
     pub(super) fn look(&self) -> bool {
         let looks = self.queues.of_pools.iter().map(|of| self.wake(of.queue.look(now_us())));
         looks.fold(false, |any, is_own| any | is_own)
     }
 
-    /// What becomes readable when a request of this worker's goes that had to wait. `None`: there are no
-    /// applications.
+    /// The descriptor that becomes readable when a request of this worker that had to wait goes. `None`:
+    /// there are no applications.
     pub(super) fn bell(&self) -> Option<BorrowedFd<'_>> {
         Some(self.own_bell()?.as_fd())
     }
 
-    /// Takes note of the bell.
+    /// Resets the wake-up.
     pub(super) fn clear_bell(&self) {
         if let Some(bell) = self.own_bell() {
             let _ = bell.clear();
@@ -156,7 +158,7 @@ impl Desk {
     }
 }
 
-/// The time by which queues go. It is the same for all processes.
+/// The clock for queues. All processes read the same time.
 pub(super) fn now_us() -> u64 {
     sys::clock::monotonic_ns() / 1000
 }

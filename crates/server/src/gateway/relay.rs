@@ -1,22 +1,28 @@
-//! One request on its way to an application, and the reply on its way back.
+//! One request to an application, and its reply.
 //!
 //! ```text
 //! Body --> Queued --> Due --> Asking --> Over
 //!                               `--> Emptying --'
 //! ```
 //!
-//! The body is taken in (`Body`), there is room among the requests in flight (`Queued`), a server is found
-//! and connected to (`Due`), the request is sent to it while its reply is received (`Asking`), and what is
-//! left of the reply is for the client to take (`Over`); where some of that lies in memory that is shared
-//! over a connection that is to be kept, that waits until it is sent (`Emptying`). The first answer that is
-//! none ends it with a [`Failure`]; once the client has been sent a part of a reply, all that can be done is
-//! a reset.
+//! The stages:
 //!
-//! How a server is found is in `setup`, what becomes of a client that is lent in `lending`, and of memory
-//! that is shared in `sharing`; `patience` has the deadlines.
+//! - `Body`: the body is taken in.
+//! - `Queued`: the request waits until there is room among the requests in flight.
+//! - `Due`: a server is found and connected to.
+//! - `Asking`: the request is sent while its reply is received.
+//! - `Emptying`: some of the reply lies in memory that is shared over a connection to be kept. The
+//!   connection waits until that is sent.
+//! - `Over`: the rest of the reply is for the client to take.
 //!
-//! While the client is [lent](super::loan) there is no reply here, and what the server says is that the
-//! client comes back.
+//! The first failure ends the relay with a [`Failure`]. Once a part of the reply has been sent to the
+//! client, the connection can only be reset.
+//!
+//! `setup` finds a server. `lending` handles a passed client socket, and `sharing` handles shared memory.
+//! `patience` has the deadlines.
+//!
+//! While the client's socket is [passed](super::loan), there is no reply here. The server then reports
+//! that it gives the socket back.
 
 mod lending;
 mod patience;
@@ -57,45 +63,47 @@ pub struct Relay {
     /// The request's head, as it was consumed.
     consumed: Vec<u8>,
     terms: Terms,
-    /// Its method is one that may be sent twice.
+    /// The method allows sending the request twice.
     is_repeatable: bool,
     asker: Asker,
     /// The number of the pool, and how long its servers may take.
     pool: usize,
     patience: PoolPatience,
     stage: Stage,
-    /// Its place among the requests in flight.
+    /// The slot among the requests in flight.
     flying: Option<Ticket>,
     body: Spool,
     tried: Tried,
-    /// A connection that had been kept broke, and it is sent once more.
+    /// A kept connection broke, and the request is sent once more.
     is_repeated: bool,
     /// The head of the reply, until it is whole.
     head: Vec<u8>,
     scan: response::Scan,
     delivery: Option<Delivery>,
-    /// The client is lent; or it was, and this is what the server says that it has sent.
+    /// The client's socket is passed (`loan`). After that, `returned` is the server's report of what it
+    /// has sent.
     loan: Option<Loan>,
     returned: Option<Returned>,
     has_lent: bool,
-    /// Descriptors could not be passed: it goes by the stream.
+    /// Descriptors could not be passed, so the stream is used.
     is_by_stream: bool,
     /// The pool's transport has been used.
     has_used: bool,
-    /// What is left to be sent from memory that was shared, of a connection that is gone.
+    /// What is left to be sent from memory shared over a connection that is gone.
     area: Option<Box<Area>>,
     /// Bytes in memory, as the gateway has counted them.
     memory: usize,
-    /// A reply that names files, until all of it has come; and what is to be sent in its place.
+    /// A reply that names files, until all of it has come, and what is to be sent instead of it.
     composing: Option<Box<Composing>>,
     named: Option<Box<Named>>,
-    /// What the application says for the error log.
+    /// The application's messages for the error log.
     errors: Vec<u8>,
     course: Course,
-    /// The server says no more that the client is waiting for, and has had its time.
+    /// The server's time is over. It has nothing more to send that the client waits for.
     is_overdue: bool,
-    /// When the request was whole, when a server was first looked for, and when the one asked last took some
-    /// of the request or said something that is more than before. Records that nothing comes of are none.
+    /// `asked_at`: when the request was complete. `due_since`: when a server was first looked for.
+    /// `active`: when the server asked last took some of the request or sent something new. Records that
+    /// bring nothing new do not count.
     asked_at: Tick,
     due_since: Tick,
     active: Tick,
@@ -105,7 +113,7 @@ pub struct Relay {
 enum Stage {
     Body,
     Queued(Ticket),
-    /// Not before that, if something was tried already.
+    /// Not before that time, if something was tried already.
     Due(Option<Tick>),
     Asking(Link),
     Emptying(Link),
@@ -114,19 +122,19 @@ enum Stage {
 
 /// The longest head of a reply.
 const MOST_HEAD: usize = 64 << 10;
-/// Most of what an application says for the error log that is kept, for each request.
+/// Most bytes of an application's messages for the error log that are kept, per request.
 const MOST_ERRORS: usize = 4 << 10;
 /// Bodies up to this size are kept in memory, if there is enough.
 const BODY_IN_MEMORY: usize = 1 << 20;
-/// And up to this size in any case: a file takes more.
+/// Bodies up to this size are kept in memory in any case, because a file takes more.
 const SMALL_BODY: usize = 4 << 10;
 
 impl Relay {
-    /// For a call by a request with this head, which was consumed as said.
+    /// A relay for a call, with the request's consumed bytes and the head parsed from them.
     ///
     /// # Errors
     ///
-    /// Its pool is unknown, or its path is none of a script's.
+    /// The pool is unknown, or the path names no script.
     pub fn new(
         gateway: &Gateway,
         call: Box<Call>,
@@ -135,7 +143,7 @@ impl Relay {
         now: Tick,
     ) -> Result<Self, Failure> {
         let pool = gateway.pool(&call.pool).ok_or(Failure::NoPool)?;
-        // They name no script, and would divide what applications log.
+        // Such a path names no script, and would split the lines that applications log.
         if [&call.name, &call.info].iter().any(|part| part.iter().any(|byte| matches!(byte, b'\r' | b'\n'))) {
             return Err(Failure::LineBreak);
         }
@@ -178,11 +186,11 @@ impl Relay {
         matches!(self.stage, Stage::Body)
     }
 
-    /// Takes in more of the body, and is told how much is left of it, if that is known.
+    /// Takes in more of the body. `left` is how much of it is still to come, if known.
     ///
     /// # Errors
     ///
-    /// It can't be kept.
+    /// The body cannot be kept.
     pub fn take_body(
         &mut self,
         gateway: &mut Gateway,
@@ -205,22 +213,22 @@ impl Relay {
         Ok(())
     }
 
-    /// Where more of the body may be received, as much as there is room for behind it: what was asked for
-    /// when its length was known.
+    /// The buffer that more of the body may be received into, up to its free room. The room was reserved
+    /// when the length was known.
     pub fn room_for_body(&mut self) -> Option<&mut Vec<u8>> {
         self.body.room()
     }
 
-    /// So many bytes of the body have been received there.
+    /// Counts `count` bytes of the body received there.
     pub fn has_received(&mut self, count: usize) {
         self.body.received(count);
     }
 
-    /// The body is complete, or there is none: the request goes to the queue.
+    /// The body is complete, or there is none. The request goes to the queue.
     ///
     /// # Errors
     ///
-    /// There is no room.
+    /// The queue has no room.
     pub fn end_body(&mut self, gateway: &mut Gateway, now: Tick) -> Result<(), Failure> {
         (self.asked_at, self.due_since) = (now, now);
         self.course.is_complete();
@@ -243,7 +251,7 @@ impl Relay {
         }
     }
 
-    /// Whether it waits in the queue no longer, although it did.
+    /// Whether the request was in the queue and need not wait there any more.
     pub fn may_go(&self, gateway: &Gateway) -> bool {
         match &self.stage {
             Stage::Queued(ticket) => !gateway.desk.queue(self.pool).waits(ticket),
@@ -251,19 +259,20 @@ impl Relay {
         }
     }
 
-    /// Has it called by that name, which is not 0, when it need not wait in the queue any more.
+    /// Names the request. The name is reported when the request need not wait in the queue any more. The
+    /// name must not be 0.
     pub fn name(&self, gateway: &Gateway, name: u64) {
         if let Stage::Queued(ticket) = &self.stage {
             gateway.desk.queue(self.pool).name(ticket, name);
         }
     }
 
-    /// Whether it waits in the queue.
+    /// Whether the request waits in the queue.
     pub fn is_queued(&self) -> bool {
         matches!(self.stage, Stage::Queued(_))
     }
 
-    /// Goes on as far as it can without waiting.
+    /// Continues as far as possible without waiting.
     ///
     /// # Errors
     ///
@@ -341,7 +350,7 @@ impl Relay {
         }
     }
 
-    /// Sends and receives. Says whether to come back at once.
+    /// Sends and receives. Returns whether to call again at once.
     fn exchange(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<bool, Failure> {
         if let Stage::Asking(link) = &mut self.stage {
             match link.send(&mut self.body, tools.client, tools.share) {
@@ -357,7 +366,7 @@ impl Relay {
         self.receive(gateway, tools)
     }
 
-    /// Whether all is there that the client was promised, although the server has not said so.
+    /// Whether all that was promised to the client is there, although the server has not said so.
     fn has_whole_reply(&self) -> bool {
         let waiting = match &self.stage {
             Stage::Asking(link) => link.area.as_ref().map_or(0, |area| area.waiting()),
@@ -369,7 +378,7 @@ impl Relay {
             || self.returned.is_some()
     }
 
-    /// Receives from the server, as far as the client takes it. Says whether to come back at once.
+    /// Receives from the server, as far as the client takes it. Returns whether to call again at once.
     fn receive(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<bool, Failure> {
         if std::mem::take(&mut self.is_overdue) && self.has_whole_reply() {
             self.take_from_area(gateway, true, tools)?;
@@ -378,7 +387,7 @@ impl Relay {
         let wants_input = self.wants_input();
         let Stage::Asking(link) = &mut self.stage else { return Ok(false) };
         if !wants_input {
-            // The client keeps the server waiting.
+            // The server waits for the client.
             self.active = tools.now;
         }
         if !link.readable || !wants_input || *tools.share == 0 {
@@ -404,7 +413,7 @@ impl Relay {
         Ok(true)
     }
 
-    /// Makes what it means of what the server said.
+    /// Handles the records received from the server.
     fn take_in(
         &mut self,
         gateway: &mut Gateway,
@@ -417,7 +426,7 @@ impl Relay {
             match output {
                 Output::NeedInput => return Ok(()),
                 Output::Stdout(_) if self.loan.is_some() => return Err(Failure::TwoReplies),
-                // Behind the whole of it.
+                // It comes after the whole reply.
                 Output::Stdout(_) if self.returned.is_some() => {}
                 Output::Stdout(range) => {
                     self.take_from_area(gateway, true, tools)?;
@@ -435,7 +444,7 @@ impl Relay {
                     self.take_back(gateway, returned, tools)?;
                 }
                 Output::Filled(filled) => self.take_filled(gateway, filled, tools)?,
-                // Nobody has asked it, or it is not the time for it.
+                // The server was not asked for this, or this is not the time for it.
                 Output::Knows(_) | Output::Waits => return Err(Failure::Unasked),
                 Output::End { .. } if self.loan.is_some() => return Err(Failure::NotReturned),
                 Output::End { .. } => {
@@ -448,7 +457,7 @@ impl Relay {
         }
     }
 
-    /// Takes in a piece of the CGI response: head first, then body.
+    /// Takes a piece of the CGI response: first the head, then the body.
     fn take_reply(
         &mut self,
         gateway: &mut Gateway,
@@ -506,10 +515,10 @@ impl Relay {
         plan.open(head.length, tools.limits, tools.now)
     }
 
-    /// The server has said all.
+    /// The server has sent all.
     fn end_reply(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<(), Failure> {
         self.all_is_said(gateway);
-        // Nobody will ask for it again, and the client may take its time.
+        // The body is not needed again, and the client may be slow to take the reply.
         if let Some(file) = self.body.file() {
             gateway.leave(file);
         }
@@ -526,7 +535,7 @@ impl Relay {
         delivery.finish(tools)
     }
 
-    /// Gives the server and its place in the queue to others.
+    /// Gives up the server's connection and the slot in the queue.
     fn all_is_said(&mut self, gateway: &mut Gateway) {
         self.course.has_all();
         self.count_transport(gateway);
@@ -548,15 +557,15 @@ impl Relay {
         }
     }
 
-    /// Ends it, be the reply complete or not: gives back the head of its request, to be used again, and what
-    /// there is of a reply.
+    /// Ends the relay, whether the reply is complete or not. Returns the head of its request, to be
+    /// reused, and the reply as far as there is one.
     pub fn end(mut self, gateway: &mut Gateway) -> (Vec<u8>, Option<OpenReply<Pin>>) {
         self.end_emptying(gateway);
         if let Stage::Asking(link) = &mut self.stage
             && link.setup == Setup::Ready
         {
             link.abort();
-            // The application may work on.
+            // The application may continue to work.
             if let Some(ticket) = self.flying.take() {
                 gateway.wake(gateway.desk.queue(self.pool).abandon(ticket, now_us()));
             }
@@ -577,7 +586,7 @@ impl Relay {
         (self.consumed, reply)
     }
 
-    /// Gives the server's connection up, if there is one.
+    /// Gives up the server's connection, if there is one.
     fn let_go(&mut self, gateway: &mut Gateway) {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Asking(mut link) | Stage::Emptying(mut link) => {
@@ -593,7 +602,7 @@ impl Relay {
         }
     }
 
-    /// Gives its place in the queue to another.
+    /// Gives up the slot in the queue.
     fn leave_queue(&mut self, gateway: &mut Gateway) {
         let mut waiting = None;
         if matches!(self.stage, Stage::Queued(_))
@@ -607,7 +616,7 @@ impl Relay {
         }
     }
 
-    /// Writes what the application said for it to the error log.
+    /// Writes the application's messages to the error log.
     fn tell_errors(&mut self) {
         let errors = std::mem::take(&mut self.errors);
         let text = String::from_utf8_lossy(errors.trim_ascii());
@@ -616,7 +625,7 @@ impl Relay {
         }
     }
 
-    /// The pool and the request, for people.
+    /// The pool and the request, for messages.
     pub fn request(&self) -> String {
         let head = Head::again(&self.consumed, self.terms);
         let line =
@@ -624,12 +633,12 @@ impl Relay {
         format!("{}, {}", self.call.pool, line.unwrap_or_default())
     }
 
-    /// The pool's name, and how long the request was where by now.
+    /// The pool's name, and how long the request has spent at each stage by now.
     pub fn spent(&self) -> (&str, Spent) {
         (&self.call.pool, self.course.spent())
     }
 
-    /// Counts for its pool that there will be no reply, or no more of it.
+    /// Counts for the pool that there will be no reply, or no more of it.
     pub fn count_failure(&self, gateway: &Gateway, failure: &Failure) {
         let counters = gateway.desk.counters(self.pool);
         counters.failures.add_among_others(1);
@@ -640,17 +649,17 @@ impl Relay {
         }
     }
 
-    /// Counts for its pool that its client has left.
+    /// Counts for the pool that the client has disconnected.
     pub fn count_client_left(&self, gateway: &Gateway) {
         gateway.desk.counters(self.pool).clients_left.add_among_others(1);
     }
 
-    /// The site that was asked, and the terms that the reply must respect.
+    /// The site that the request asked, and the terms that the reply must respect.
     pub fn owed(&self) -> (SiteNumber, Terms) {
         (self.call.site, self.terms)
     }
 
-    /// The connection may go on after the reply, or not, which was not known before.
+    /// Sets whether the connection may continue after the reply, which was not known before.
     pub fn set_persistent(&mut self, is_persistent: bool) {
         self.terms.persistent = is_persistent;
     }
@@ -669,7 +678,7 @@ impl Relay {
         Some((self.delivery.as_ref()?.reply(), area.as_deref()))
     }
 
-    /// Whether the server has said something that has not been received.
+    /// Whether the server has sent something that has not been received.
     pub fn has_input(&self) -> bool {
         matches!(&self.stage, Stage::Asking(link) if link.readable)
     }
@@ -679,12 +688,12 @@ impl Relay {
         &self.call.pool
     }
 
-    /// The reply, once its head is there.
+    /// The reply, once its head has come.
     pub fn reply(&mut self) -> Option<&mut OpenReply<Pin>> {
         self.delivery.as_mut().map(Delivery::reply_mut)
     }
 
-    /// What is to be sent in place of a reply, once the server has said all.
+    /// What is to be sent instead of a reply, once the server has sent all.
     pub fn take_named(&mut self) -> Option<Box<Named>> {
         if matches!(self.stage, Stage::Over) { self.named.take() } else { None }
     }
@@ -718,14 +727,14 @@ impl Relay {
         self.delivery.as_ref().is_none_or(Delivery::wants_more)
     }
 
-    /// Takes note of whether the client has left no room for more of the reply.
+    /// Records whether the client's buffers have no room for more of the reply.
     pub fn note_client(&mut self, is_slow: bool) {
         if let Some(delivery) = &mut self.delivery {
             delivery.note_client(is_slow);
         }
     }
 
-    /// Has the gateway know what it keeps in memory.
+    /// Reports to the gateway how much memory this relay uses.
     fn count_memory(&mut self, gateway: &mut Gateway) {
         let composing = self.composing.as_ref().map_or(0, |composing| composing.in_memory());
         let memory =

@@ -1,5 +1,6 @@
-//! Files that an application names to be sent in place of its reply's body: by `X-Sendfile` a file, by
-//! `X-Accel-Redirect` a path that stands for one. Only those below the directories that its pool names.
+//! Files that an application names, to be sent instead of its reply's body. `X-Sendfile` names a file,
+//! and `X-Accel-Redirect` names a path that stands for one. Only files below the directories that the
+//! pool allows are sent.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -10,30 +11,30 @@ use super::failure::Failure;
 use crate::config::PoolRule;
 use crate::content::{NamedFile, SiteNumber};
 
-/// The directories that a pool's applications may name files of.
+/// The directories from which a pool's applications may name files.
 #[derive(Debug)]
 pub(super) struct SendFiles(Vec<Directory>);
 
 #[derive(Debug)]
 struct Directory {
-    /// What paths of `X-Accel-Redirect` begin with, ending in a slash.
+    /// The prefix of `X-Accel-Redirect` paths, ending in a slash.
     prefix: Box<[u8]>,
     /// The directory, ending in a slash.
     path: Box<[u8]>,
     number: SiteNumber,
 }
 
-/// What an application says of a file that is told of the file itself.
+/// Fields of the reply's head that the server takes from the file itself.
 const OF_THE_FILE: [&str; 5] =
     ["Accept-Ranges", "Content-Encoding", "Content-Range", "ETag", "Last-Modified"];
 
-/// What tells applications that they may: in the words of Rack, of those that know Apache's module, and for
-/// names within a body.
+/// Parameters that tell applications that they may name files: for Rack, for applications that know
+/// Apache's module, and for names within a body.
 pub(super) const PARAMS: [(&str, &str); 3] =
     [("HTTP_X_SENDFILE_TYPE", "X-Sendfile"), ("MOD_X_SENDFILE_ENABLED", "1"), ("X_ZEROCOPY_ENABLED", "1")];
 
 impl SendFiles {
-    /// Those of a pool, whose directories are numbered from this one on.
+    /// The directories of a pool, numbered from `first` on.
     pub(super) fn new(rule: &PoolRule, first: SiteNumber) -> Self {
         let directory = |(number, (prefix, directory)): (SiteNumber, &(String, std::path::PathBuf))| {
             let mut directory = directory.as_os_str().as_bytes().to_vec();
@@ -45,11 +46,11 @@ impl SendFiles {
         Self((first..).zip(&rule.send_files).map(directory).collect())
     }
 
-    /// The file that the head of a reply names, whose client has asked that site.
+    /// The file that a reply's head names, for a client that has asked the site `asked`.
     ///
     /// # Errors
     ///
-    /// It may not be sent.
+    /// The file may not be sent.
     pub(super) fn named(
         &self,
         head: &response::Head<'_>,
@@ -80,23 +81,24 @@ impl SendFiles {
         Ok(Some(NamedFile { asked, directory, path, status, reason, content_lines, lines, has_type }))
     }
 
-    /// The file that such a field names as the file system does: its directory and the path below that.
+    /// The file that such a field names by its path in the file system: its directory, and the path below
+    /// that.
     ///
     /// # Errors
     ///
-    /// It may not be sent.
+    /// The file may not be sent.
     pub(super) fn literal(&self, field: &str, name: &[u8]) -> Result<(SiteNumber, Box<[u8]>), Failure> {
         NamedFile::literal(name)
             .and_then(|path| self.below(&path, |at| &at.path))
             .ok_or_else(|| not_to_be_sent(field, name))
     }
 
-    /// The directory that a path is below, by what names of it begin with (the longest), and the rest of the
-    /// path.
+    /// The directory that a path is below, and the rest of the path. `begins` gives the beginning of the
+    /// names in a directory, and the longest match is chosen.
     fn below(&self, path: &[u8], begins: impl Fn(&Directory) -> &[u8]) -> Option<(SiteNumber, Box<[u8]>)> {
         let matching = self.0.iter().filter(|at| path.starts_with(begins(at)));
         let at = matching.max_by_key(|at| begins(at).len())?;
-        // The slash that the beginning ends with is the one that the rest begins with.
+        // The slash at the end of the beginning is also the slash at the start of the rest.
         let rest = path.get(begins(at).len() - 1..).filter(|rest| rest.len() > 1)?;
         Some((at.number, rest.into()))
     }

@@ -1,5 +1,6 @@
-//! A request's body, kept until an application takes it, or what of a reply its client has not taken: in
-//! memory as far as there is room for it, then in a file without a name, which ends with it.
+//! Buffers a request's body until an application takes it, or the part of a reply that its client has not
+//! taken. The bytes are in memory while there is room, then in a file without a name. The file ends with
+//! the spool.
 
 use std::fs::File;
 use std::io;
@@ -17,8 +18,9 @@ pub(super) struct Spool {
 }
 
 impl Spool {
-    /// Adds bytes. No more than `room` of all of them are kept in memory, or they go to a file in that
-    /// directory; if this made one, it is told. What can't be written is not there, and the rest still is.
+    /// Adds bytes. If the spool's bytes would exceed `room`, all go to a file in `directory`. Returns the
+    /// file if this call created it. If writing fails, the new bytes are not added, and the earlier ones
+    /// are still there.
     pub(super) fn write(&mut self, bytes: &[u8], room: usize, directory: &Path) -> io::Result<Option<&File>> {
         let is_new = self.file.is_none();
         if let Some(file) = &self.file {
@@ -36,39 +38,40 @@ impl Spool {
         Ok(self.file.as_ref().filter(|_| is_new))
     }
 
-    /// Asks for memory for so many more bytes at once. If there is none, it is asked for as they come.
+    /// Reserves memory for `count` more bytes at once. If there is none, memory is allocated as the bytes
+    /// come.
     pub(super) fn expect(&mut self, count: usize) {
         let _ = self.memory.try_reserve_exact(count);
     }
 
-    /// The memory that was asked for, behind what has been written, if there is no file. What is written to
-    /// its end [is received](Self::received).
+    /// The reserved memory, behind what has been written, if there is no file. After bytes have been
+    /// appended to it, call [`received`](Self::received).
     pub(super) fn room(&mut self) -> Option<&mut Vec<u8>> {
         self.file.is_none().then_some(&mut self.memory)
     }
 
-    /// So many bytes have been written into the [room](Self::room).
+    /// Counts `count` bytes that have been appended to the [room](Self::room).
     pub(super) fn received(&mut self, count: usize) {
         self.length += count as u64;
         debug_assert_eq!(self.length, self.memory.len() as u64);
     }
 
-    /// Bytes of memory that it has.
+    /// Bytes of memory that the spool has.
     pub(super) fn in_memory(&self) -> usize {
         self.memory.capacity()
     }
 
-    /// Has it written from the beginning again, where nothing is left to be read, and gives the disk back.
+    /// Empties the spool when nothing is left to be read, and gives the disk space back.
     pub(super) fn clear(&mut self) {
         self.memory.clear();
         if let Some(file) = &self.file {
-            // Only of files elsewhere than on a disk can't it be had, and then it is as before.
+            // This fails only for files that are not on a disk, and then everything is as before.
             let _ = file.set_len(0);
         }
         (self.length, self.read) = (0, 0);
     }
 
-    /// Bytes of it all.
+    /// Total bytes written.
     pub(super) fn length(&self) -> u64 {
         self.length
     }
@@ -78,12 +81,12 @@ impl Spool {
         self.length - self.read
     }
 
-    /// Its file, if it is in one.
+    /// The file, if the bytes are in one.
     pub(super) fn file(&self) -> Option<impl AsFd> {
         self.file.as_ref()
     }
 
-    /// Has it read from its beginning again.
+    /// Makes the next read start from the beginning.
     pub(super) fn rewind(&mut self) {
         self.read = 0;
     }
@@ -93,18 +96,18 @@ impl Spool {
         self.file.is_none()
     }
 
-    /// The next bytes of what is in memory, as many as there are up to a number.
+    /// The next bytes of those in memory, at most `most`.
     pub(super) fn upcoming(&self, most: usize) -> &[u8] {
         let rest = self.memory.get(self.read as usize..).unwrap_or_default();
         &rest[..most.min(rest.len())]
     }
 
-    /// Has so many bytes read.
+    /// Skips `count` bytes, as if they had been read.
     pub(super) fn skip(&mut self, count: usize) {
         self.read = (self.read + count as u64).min(self.length);
     }
 
-    /// Puts the next bytes into the room, and says how many; 0 at the end.
+    /// Reads the next bytes into `room`, and returns how many. 0: the end.
     pub(super) fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let left = usize::try_from(self.left()).unwrap_or(usize::MAX);
         let count = left.min(room.len());
@@ -141,7 +144,7 @@ mod tests {
             for step in [1000, 65_536, 299_999] {
                 let body: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
                 let mut spool = Spool::default();
-                // Twice, as of a reply that a client takes in between.
+                // Twice, as for a reply whose client takes bytes in between.
                 for _ in 0..2 {
                     for piece in body.chunks(step) {
                         spool.write(piece, ROOM, directory.path()).unwrap();

@@ -1,19 +1,21 @@
-//! What the memory of a running server consists of, in the form of Harji, Buhr and Brecht 2012 (section 8):
-//! so much for each connection, worker and cached file, and so much once.
+//! What the memory of a running server consists of, in the form of Harji, Buhr and Brecht 2012 (section
+//! 8): an amount for each connection, worker and cached file, and an amount that exists once.
 //!
 //! ```text
 //! memory = c*368 + p*(412,000) + f*1,204 + 1,930,240
 //! ```
 //!
-//! Two sources meet here. The kernel tells what each process uses (`smaps`, proc(5)): pages of its own, and
-//! its part of those that several processes use, so that shared memory is counted once when parts are added
-//! up. The workers tell, through the status, what they set aside for connections and files. What is left of a
-//! worker's own pages is the worker itself. That a connection takes what the sizes of its parts say is not
-//! taken on trust: the growth of the workers since they began to serve, less the files, is divided by the
-//! connections that there has been room for, and shown beside it.
+//! The values come from two sources. The kernel reports what each process uses (`smaps`, proc(5)): its
+//! own pages, and its part of the pages that several processes use. So the sum counts shared memory once.
+//! The workers report, through the status, what they reserve for connections and files. The rest of a
+//! worker's own pages is the worker itself.
 //!
-//! Memory of the kernel's (sockets, their buffers, the page cache) is not in it, as it was not in the
-//! paper's.
+//! The sizes of a connection's parts give its memory, and this module checks that value. It takes the
+//! growth of the workers since they began to serve, without the files. It divides the growth by the
+//! number of connections that there has been room for, and shows the result next to the first value.
+//!
+//! The kernel's own memory (sockets, their buffers, the page cache) is not included. The paper does not
+//! include it either.
 
 mod text;
 
@@ -32,7 +34,7 @@ use crate::status::sum;
 /// The memory of a server at one moment. All sizes are bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Memory {
-    /// The version of these members: changes when something is removed or comes to mean something else.
+    /// The version of these members. It changes when one is removed or gets another meaning.
     pub schema: u32,
     /// As given to `--architecture`.
     pub architecture: String,
@@ -44,84 +46,86 @@ pub struct Memory {
     pub workers: Workers,
     /// The term of cached files.
     pub files: Files,
-    /// What applications take of it.
+    /// The part that applications use.
     pub applications: Applications,
-    /// What is there once, measured: pages that several processes use, and those of the supervisor and of the
-    /// process that answers for the status.
+    /// What exists once, measured: pages that several processes use, and the pages of the supervisor and
+    /// of the process that answers for the status.
     pub once: u64,
-    /// What the terms add up to.
+    /// The sum of the terms.
     pub sum: u64,
-    /// What all processes use, measured; pages that are shared with programs other than the server count in
-    /// part.
+    /// What all processes use, measured. Pages shared with programs other than the server count in part.
     pub measured: u64,
-    /// Each of them.
+    /// The processes that were measured.
     pub processes: Vec<Process>,
 }
 
-/// `c`: what connections take.
+/// `c`: the memory of connections.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Connections {
-    /// How many there are.
+    /// The number of open connections.
     pub open: u64,
-    /// How many there is room for in memory that has been set aside: those that there were at the same time,
-    /// and some more.
+    /// The number of connections that reserved memory has room for: the most that were open at the same
+    /// time, and a few more.
     pub places: u64,
-    /// What one takes, by the sizes of its parts; 0 where the architecture has not told.
+    /// Bytes for each, from the sizes of its parts. 0 if the architecture has not reported it.
     pub each: u64,
-    /// What one takes, by how the workers have grown since they began to serve. Only where the growth is
-    /// large enough to tell.
+    /// Bytes for each, from the growth of the workers since they began to serve. Present only if the
+    /// growth is large enough to be meaningful.
     pub each_by_growth: Option<u64>,
 }
 
-/// `p`: what workers take beside connections and files.
+/// `p`: the memory of workers, without connections and files.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Workers {
-    /// How many there are.
+    /// The number of workers.
     pub count: u64,
-    /// What one takes: its own pages, measured, less those of connections and files.
+    /// Bytes for each: its own pages, measured, without those of connections and files.
     pub each: u64,
-    /// What one took when it began to serve, measured.
+    /// Bytes for each when it began to serve, measured.
     pub each_at_start: u64,
 }
 
-/// `f`: what cached files take: in each worker's table by itself, or once in the one that workers share.
+/// `f`: the memory of cached files. Each worker's table counts by itself; a table that the workers share
+/// counts once.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Files {
     /// Entries of all tables.
     pub entries: u64,
-    /// What one takes on average, counted by the tables: path, header lines, and small bodies; `None` where
-    /// there is none.
+    /// Bytes for each on average, counted by the tables: path, header lines, and small bodies. `None` if
+    /// there are no files.
     pub each: Option<u64>,
 }
 
-/// What is kept and set aside for applications. It is no term: bodies and replies are in the workers' own
-/// pages already, and pages that are shared with an application are measured where they were touched.
+/// Memory used and reserved for applications. It is not a term of the formula. Bodies and replies are
+/// already in the workers' own pages. Pages shared with an application are measured where they were
+/// touched.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Applications {
-    /// Bodies, replies, and all of the memory that is shared with applications, used or not, as the workers
-    /// tell; `gateway.memory` bounds it in each.
+    /// Bodies, replies, and all memory shared with applications, used or not, as the workers report.
+    /// `gateway.memory` limits it in each worker.
     pub bytes: u64,
 }
 
 /// One process of the server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Process {
-    /// Its number.
+    /// Its process id.
     pub pid: u32,
-    /// `worker`, `supervisor` or `other`. What a worker has started is a worker's.
+    /// `worker`, `supervisor` or `other`. A process that a worker started counts as a worker.
     pub role: &'static str,
     /// Pages that no other process has.
     pub private: u64,
-    /// Those of them that it has written to, which stay its own whoever else runs the program.
+    /// The private pages that it has written to. They stay private even if another process runs the same
+    /// program.
     pub own: u64,
-    /// Pages that no other process has, and its part of those that others have as well.
+    /// Pages that no other process has, and its part of the pages that others have as well.
     pub proportional: u64,
 }
 
 /// The memory could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
-    /// Its processes are not to be seen from here.
+    /// Its processes are not visible from here.
     #[error(
         "process {pid} of the server is not on this machine, or in another PID namespace: ask where the \
          server runs"
@@ -130,7 +134,7 @@ pub enum MeasureError {
         /// The process.
         pid: u32,
     },
-    /// They may not be looked at.
+    /// This process may not read their memory use.
     #[error(
         "process {pid} of the server may not be looked at: ask as root (a server that was started as root \
          and became another user is root's in this respect)"
@@ -139,20 +143,21 @@ pub enum MeasureError {
         /// The process.
         pid: u32,
     },
-    /// Something else.
+    /// Another error.
     #[error("cannot read the memory of process {pid}: {source}")]
     Io {
         /// The process.
         pid: u32,
-        /// What happened.
+        /// The error.
         source: io::Error,
     },
 }
 
-/// Growth by fewer places than this is hidden by what else a worker does in its first requests.
+/// The fewest slots per worker for a meaningful growth. With fewer, other allocations in a worker's first
+/// requests hide it.
 const TELLING: u64 = 512;
 
-/// Measures the server whose status this is. It has to run on this machine.
+/// Measures the server that this status describes. It must run on this machine.
 ///
 /// # Errors
 ///
@@ -174,7 +179,8 @@ pub fn measure(status: &Snapshot) -> Result<Memory, MeasureError> {
             Ok(Usage { private, own, proportional }) => {
                 processes.push(Process { pid, role, private, own, proportional });
             }
-            // One that has just ended takes no memory, unless it is the one whose status it is.
+            // A process that has just ended takes no memory, unless it is the one that the status is
+            // about.
             Err(error) if is_gone(&error) && pid != status.pid => {}
             Err(error) if is_gone(&error) => return Err(MeasureError::NotHere { pid }),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -183,28 +189,29 @@ pub fn measure(status: &Snapshot) -> Result<Memory, MeasureError> {
             Err(source) => return Err(MeasureError::Io { pid, source }),
         }
     }
-    // Who measures is probably the same program, and pages of its file are divided by one more for that.
+    // The measuring process probably runs the same program. Then the pages of the program's file are
+    // divided by one more process.
     let is_one = processes.iter().any(|process| process.pid == std::process::id());
     let lent = if is_one { 0 } else { Usage::here().map_or(0, |usage| usage.proportional - usage.private) };
     Ok(model(status, processes, lent))
 }
 
-/// Memory that the calling process has written to and shares with nobody.
+/// Memory that the calling process has written to and shares with no other process.
 ///
 /// # Errors
 ///
-/// The kernel does not tell.
+/// The kernel does not report it.
 pub fn own_bytes() -> io::Result<u64> {
     Ok(Usage::here()?.own)
 }
 
-/// `ESRCH` is what reading the file of a process that ends gives.
+/// Reading the file of a process that ends gives `ESRCH`.
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || sys::process::is_gone(error)
 }
 
-/// Divides what was measured among the terms. `lent`: the part of shared pages that has fallen to the process
-/// that measures.
+/// Divides the measured memory among the terms. `lent` is the part of shared pages that fell to the
+/// measuring process.
 fn model(status: &Snapshot, processes: Vec<Process>, lent: u64) -> Memory {
     let told = sum(status.workers.iter().map(|worker| &worker.counts));
 
@@ -215,7 +222,7 @@ fn model(status: &Snapshot, processes: Vec<Process>, lent: u64) -> Memory {
         processes.iter().filter(|process| process.role == "worker").map(|process| process.own).sum();
     let measured = processes.iter().map(|process| process.proportional).sum::<u64>() + lent;
 
-    // A table that workers share is in none of them.
+    // A table that workers share is in the own pages of none of them.
     let is_shared = status.architecture == Architecture::SharedSymped.name();
     let (of_workers, in_common) = if is_shared { (0, in_tables) } else { (in_tables, 0) };
     let growth = own.saturating_sub(told.start_memory_bytes + of_workers);
@@ -249,14 +256,14 @@ fn model(status: &Snapshot, processes: Vec<Process>, lent: u64) -> Memory {
     }
 }
 
-/// As JSON, indented.
+/// The memory as JSON, indented.
 pub fn json(memory: &Memory) -> String {
-    // Strings, numbers and lists of them: nothing that JSON can't say.
+    // Strings, numbers and lists of them can always be written as JSON.
     serde_json::to_string_pretty(memory).unwrap_or_default() + "\n"
 }
 
 impl Memory {
-    /// What the formula says for so many connections, workers and files.
+    /// The result of the formula for these numbers.
     pub fn predict(&self, connections: u64, workers: u64, files: u64) -> u64 {
         connections * self.connections.each
             + workers * self.workers.each
@@ -271,7 +278,7 @@ pub(crate) mod tests {
     use crate::counters::{ConnectionState, Counters, METRICS, told};
     use crate::status::tests::sample;
 
-    /// Two workers with 1,024 places of 368 bytes and 10 files of 1,500 bytes each; a supervisor, and a
+    /// Two workers with 1,024 slots of 368 bytes and 10 files of 1,500 bytes each, a supervisor, and a
     /// process that answers.
     pub(crate) fn memory() -> Memory {
         memory_of("sped")

@@ -1,10 +1,10 @@
-//! The memory of a server for people.
+//! The memory of a server as text.
 
 use std::fmt::Write as _;
 
 use super::{Connections, Memory, Workers};
 
-/// Renders it: the formula, a line for each of its terms with how it was had, the sum, and the processes.
+/// Renders it: the formula, a line for each term with its source, the sum, and the processes.
 pub fn render(memory: &Memory) -> String {
     let mut text = String::new();
     // Writing to a String can't fail.

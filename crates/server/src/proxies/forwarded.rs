@@ -1,19 +1,20 @@
-//! How fields are read to which each proxy adds its word.
+//! Parses the fields to which each proxy adds an entry.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http1::{Field, Fields};
 
-/// What each proxy has added to `Forwarded` (RFC 7239), in order. A quote that a client begins and does not
-/// end would make what a proxy adds a part of the client's own words, so nothing is read then.
+/// The elements that the proxies have added to `Forwarded` (RFC 7239), in order. If a client opens a
+/// quote and does not close it, a proxy's element becomes part of the client's text. In that case nothing
+/// is returned.
 pub(super) fn elements(fields: Fields<'_>) -> impl Iterator<Item = &[u8]> {
     let is_sound = fields.all(Field::Forwarded).all(Quotes::end_in);
     let lines = fields.all(Field::Forwarded).filter(move |_| is_sound);
     lines.flat_map(|value| unquoted(value, b','))
 }
 
-/// The members of a list. Quotes mean nothing here: one that a client begins with must not hide what proxies
-/// add.
+/// The members of a list. Quotes have no meaning here: a quote that a client opens must not hide what
+/// proxies add.
 pub(super) fn members(fields: Fields<'_>, field: Field) -> impl Iterator<Item = &[u8]> {
     let members = fields.all(field).flat_map(|value| value.split(|byte| *byte == b','));
     members.map(<[u8]>::trim_ascii)
@@ -30,14 +31,14 @@ pub(super) fn parameter<'a>(element: &'a [u8], name: &[u8]) -> Option<&'a [u8]> 
     Some(quoted.unwrap_or(value))
 }
 
-/// The parts between separators that are not in quoted strings (RFC 7239 section 4), without blanks around.
+/// The parts between separators outside quoted strings (RFC 7239 section 4), trimmed.
 fn unquoted(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut quotes = Quotes::default();
     let parts = value.split(move |&byte| quotes.are_passed(byte) && byte == separator);
     parts.map(<[u8]>::trim_ascii)
 }
 
-/// Where quoted strings begin and end.
+/// Tracks where quoted strings begin and end.
 #[derive(Default)]
 struct Quotes {
     is_open: bool,
@@ -45,7 +46,7 @@ struct Quotes {
 }
 
 impl Quotes {
-    /// Takes the next byte, and says whether it is outside of quoted strings.
+    /// Takes the next byte, and returns whether it is outside quoted strings.
     fn are_passed(&mut self, byte: u8) -> bool {
         let was_escaped = std::mem::take(&mut self.is_escaped);
         let was_open = self.is_open;
@@ -58,7 +59,7 @@ impl Quotes {
         !was_open && !self.is_open
     }
 
-    /// Whether each quoted string of a value ends.
+    /// Whether each quoted string in a value is closed.
     fn end_in(value: &[u8]) -> bool {
         let mut quotes = Self::default();
         for byte in value {
@@ -68,7 +69,7 @@ impl Quotes {
     }
 }
 
-/// An address, with a port or not. Names that were made up, and `unknown`, are none.
+/// An address, with or without a port. Obfuscated names and `unknown` are not addresses.
 pub(super) fn node(text: &[u8]) -> Option<IpAddr> {
     let text = str::from_utf8(text).ok()?;
     let is_port = |port: &str| {

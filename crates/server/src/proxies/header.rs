@@ -1,25 +1,26 @@
-//! The header that a proxy begins a connection with, to say for whom it connects: the PROXY protocol of
-//! `HAProxy`, versions 1 (a line of text) and 2 (binary), by its specification of 2020/03/05.
+//! Parses the header with which a proxy begins a connection to name its client. This is the PROXY
+//! protocol of `HAProxy`, versions 1 (a line of text) and 2 (binary), from its specification of
+//! 2020/03/05.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What a header says of the connection that a proxy has.
+/// What a header says about the client's connection to the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Announced {
-    /// Who has connected there.
+    /// The client's address.
     pub client: SocketAddr,
-    /// The port there.
+    /// The port that the client connected to.
     pub port: u16,
-    /// Whether that was by TLS, if it says so. Version 1 can't.
+    /// Whether that connection used TLS, if the header says so. Version 1 cannot say it.
     pub is_tls: Option<bool>,
 }
 
-/// A header that is none.
+/// The input is not a valid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// A header, once it is there: its length, and the client, unless the proxy speaks for itself or for somebody
-/// without an IP address.
+/// A complete header: its length, and the client. There is no client if the proxy speaks for itself, or
+/// for a client without an IP address.
 pub type Found = Option<(usize, Option<Announced>)>;
 
 const TEXT: &[u8] = b"PROXY ";
@@ -27,16 +28,16 @@ const TEXT: &[u8] = b"PROXY ";
 const LONGEST_LINE: usize = 107;
 
 const BINARY: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
-/// Bytes of version 2 before what has a length of its own (section 2.2).
+/// The fixed part of version 2, before the part whose length it gives (section 2.2).
 const FIXED: usize = 16;
-/// More than addresses and the usual additions take.
+/// An upper limit for the addresses and the usual additions.
 const MOST_ADDED: usize = 2048;
 
-/// Reads the header at the beginning of `input`. `None`: more of it is needed.
+/// Parses the header at the beginning of `input`. `None`: it is not complete yet.
 ///
 /// # Errors
 ///
-/// It is none, whatever follows.
+/// It is not a header, whatever follows.
 pub fn parse(input: &[u8]) -> Result<Found, Malformed> {
     let begins = |with: &[u8]| input.iter().zip(with).all(|(one, other)| one == other);
     if begins(TEXT) {
@@ -65,7 +66,7 @@ fn text(input: &[u8]) -> Result<Found, Malformed> {
     Ok(Some((end + 1, client)))
 }
 
-/// Source and destination address, source and destination port.
+/// Parses source and destination address, source and destination port.
 fn pair<'a, A: std::str::FromStr + Into<IpAddr>>(
     mut words: impl Iterator<Item = &'a str>,
 ) -> Option<Announced> {
@@ -86,7 +87,7 @@ fn binary(input: &[u8]) -> Result<Found, Malformed> {
     const LOCAL: u8 = 0x20;
     const PROXY: u8 = 0x21;
     let Some((fixed, added)) = input.split_first_chunk::<FIXED>() else {
-        // The version is known as soon as it is there.
+        // Checks the version as soon as its byte is there.
         return if matches!(input.get(12), None | Some(&(LOCAL | PROXY))) {
             Ok(None)
         } else {
@@ -99,7 +100,7 @@ fn binary(input: &[u8]) -> Result<Found, Malformed> {
         return Err(Malformed);
     }
     let Some(added) = added.get(..length) else { return Ok(None) };
-    // High: the address family; low: stream or datagram.
+    // The high half is the address family; the low half is stream or datagram.
     let client = match (command, family) {
         (PROXY, 0x11) => {
             let bytes: &[u8; 12] = added.first_chunk().ok_or(Malformed)?;
@@ -122,7 +123,7 @@ fn binary(input: &[u8]) -> Result<Found, Malformed> {
     Ok(Some((FIXED + length, announced)))
 }
 
-/// Whether the client has connected by TLS, if the additions say so (section 2.2.5).
+/// Whether the client connected with TLS, if the additions say so (section 2.2.5).
 fn is_tls(mut additions: &[u8]) -> Option<bool> {
     const SSL: u8 = 0x20;
     const CLIENT_SSL: u8 = 1;
@@ -159,7 +160,7 @@ mod tests {
         v6.push(7);
         v6.extend([0; 16]);
         v6.extend([0, 1, 0, 2]);
-        // A field that nobody looks at, and one that says that the client came by TLS.
+        // One addition that nothing reads, and one that says that the client used TLS.
         v6.extend(b"\x02\x00\x01h\x20\x00\x05\x01\0\0\0\0");
         for (header, client) in [
             (b"PROXY TCP4 192.0.2.1 10.0.0.1 4660 80\r\n".to_vec(), Some(("192.0.2.1:4660", 80, None))),

@@ -1,5 +1,5 @@
-//! Many networks at once: ranges of addresses in order, that no two of them touch, so that one search finds
-//! the only one that an address may be in.
+//! A set of networks: sorted ranges of addresses that neither overlap nor touch. So one search finds the
+//! only range that may contain an address.
 
 use std::net::IpAddr;
 
@@ -11,14 +11,14 @@ pub(super) struct Networks {
 }
 
 impl Networks {
-    /// Of these, each told by its first and its last address.
+    /// Builds the set. Each network is given by its first and its last address.
     pub(super) fn new(networks: impl Iterator<Item = (IpAddr, IpAddr)>) -> Self {
         let (v4, v6): (Vec<_>, Vec<_>) = networks.partition(|(first, _)| first.is_ipv4());
         let numbers = |networks: Vec<_>| networks.iter().map(|(from, to)| (bits(*from), bits(*to))).collect();
         Self { v4: joined(numbers(v4)), v6: joined(numbers(v6)) }
     }
 
-    /// Whether an address is in one of them. An IPv4 address that is written as one of IPv6 is meant as such.
+    /// Whether one of the networks contains an address. An IPv4 address written as IPv6 counts as IPv4.
     pub(super) fn contain(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         let (ranges, number) = (if address.is_ipv4() { &self.v4 } else { &self.v6 }, bits(address));
@@ -27,7 +27,7 @@ impl Networks {
     }
 }
 
-/// The same addresses in ranges that are in order and apart.
+/// Merges ranges, so that the result is sorted and its ranges do not touch.
 fn joined(mut ranges: Vec<(u128, u128)>) -> Vec<(u128, u128)> {
     ranges.sort_unstable();
     ranges.dedup_by(|(first, last), (_, end)| {

@@ -1,9 +1,9 @@
-//! What a request was sent to, where a proxy took it: scheme, host and port.
+//! The origin that a proxy received a request for: scheme, host and port.
 //!
-//! Of what several proxies say, the word of the nearest counts: the last member of a list, and of `Forwarded`
-//! the last element that says it, with those behind it by proxies that are trusted. So nothing is read that
-//! stands before the word of one who is not. Where both fields say something and don't agree, neither is
-//! believed.
+//! If several proxies state it, the nearest one counts. In a list, that is the last member. In
+//! `Forwarded`, it is the last element that states the value, if trusted proxies added it and all
+//! elements after it. So nothing is used that stands before the statement of an untrusted proxy. If both
+//! fields state a value and disagree, neither is used.
 
 use std::net::IpAddr;
 
@@ -12,23 +12,23 @@ use http1::{Field, Fields, host_and_port};
 use super::forwarded::{elements, members, node, parameter};
 use super::header::Announced;
 
-/// The fields that tell it.
+/// The fields that state the origin.
 pub(super) const FIELDS: [Field; 4] =
     [Field::Forwarded, Field::XForwardedProto, Field::XForwardedHost, Field::XForwardedPort];
 
-/// What is believed of what a request was sent to; `None`: nothing is.
+/// The accepted parts of a request's origin. `None` means unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// Whether by `https`, or else by `http`.
+    /// Whether the scheme is `https`. Otherwise it is `http`.
     pub is_https: Option<bool>,
-    /// The host, with its port if that was told.
+    /// The host, with its port if that was stated.
     pub host: Option<Box<[u8]>>,
     /// The port.
     pub port: Option<u16>,
 }
 
 impl Origin {
-    /// By the fields of one who is trusted, as those whom `trusts` names are.
+    /// The origin from the fields of a trusted proxy. `trusts` says whether another address is trusted.
     pub(super) fn told(fields: Fields<'_>, trusts: &dyn Fn(IpAddr) -> bool) -> Self {
         let last = |field| members(fields, field).last();
         let forwarded = |name: &[u8]| nearest(elements(fields), name, trusts);
@@ -38,7 +38,7 @@ impl Origin {
         Self { is_https: scheme, host: host.map(Into::into), port }
     }
 
-    /// By the header of a connection.
+    /// The origin from a connection's header.
     pub(super) fn announced(announced: &Announced) -> Self {
         let port = Some(announced.port).filter(|port| *port != 0);
         Self { is_https: announced.is_tls, host: None, port }
@@ -49,7 +49,7 @@ impl Origin {
         self.is_https.map(|is_https| if is_https { "https" } else { "http" })
     }
 
-    /// The port of a request to an authority. `None`: nobody has told it.
+    /// The port of a request to an authority. `None`: no source states it.
     pub fn port_of(&self, authority: &[u8]) -> Option<u16> {
         let written = || host_and_port(authority)?.1;
         let default = || self.is_https.map(|is_https| if is_https { 443 } else { 80 });
@@ -57,13 +57,13 @@ impl Origin {
         self.port.or_else(|| written().filter(|_| is_told)).or_else(default)
     }
 
-    /// Whether nothing is believed.
+    /// Whether no part is known.
     pub fn is_unknown(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What fields say, if all that are there agree.
+/// The value of the fields, if all that are present agree.
 fn agreed<'a, T: PartialEq>(
     fields: [Option<&'a [u8]>; 2],
     read: impl Fn(&'a [u8]) -> Option<T>,
@@ -73,13 +73,13 @@ fn agreed<'a, T: PartialEq>(
     told.all(|other| read(other).as_ref() == Some(&first)).then_some(first)
 }
 
-/// What the nearest proxy says of it that says anything.
+/// The value from the nearest proxy that states it.
 fn nearest<'a>(
     elements: impl Iterator<Item = &'a [u8]>,
     name: &[u8],
     trusts: &dyn Fn(IpAddr) -> bool,
 ) -> Option<&'a [u8]> {
-    // Each was added by whom the next one is for.
+    // The `for` parameter of the next element names the proxy that added an element.
     elements.fold(None, |told, element| {
         let by_one_who_is_trusted = parameter(element, b"for").and_then(node).is_some_and(trusts);
         parameter(element, name).or_else(|| told.filter(|_| by_one_who_is_trusted))
@@ -125,7 +125,8 @@ mod tests {
             ("X-Forwarded-Proto: wss", None),
             ("Forwarded: for=1.1.1.1;proto=https", Some(true)),
             ("Forwarded: proto=\"https\";for=1.1.1.1", Some(true)),
-            // The last proxy says nothing of it, and the one before is trusted, or is not.
+            // The last proxy does not state it. The one before is trusted in the first case, and not in
+            // the others.
             ("Forwarded: for=1.1.1.1;proto=https, for=10.0.0.2", Some(true)),
             ("Forwarded: for=1.1.1.1;proto=https, for=192.0.2.1", None),
             ("Forwarded: for=1.1.1.1;proto=https, for=unknown", None),

@@ -1,4 +1,4 @@
-//! Asking a running server for its status, for `sluice status`.
+//! Asks a running server for its status, for `sluice status`.
 
 use std::io::{self, Read as _, Write as _};
 use std::time::Duration;
@@ -11,55 +11,55 @@ use super::stream::Stream;
 use super::{json, text};
 use crate::config::StatusAddress;
 
-/// The status could not be had.
+/// The status could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// Nobody is there.
+    /// No server listens there.
     #[error(
         "no status from {address}: {source}\na server does where it is told to: \
          `sluice serve --status {address}`, or `status = \"{address}\"` in its file"
     )]
     Nobody {
-        /// Who was asked.
+        /// The address that was asked.
         address: StatusAddress,
-        /// What happened.
+        /// The error.
         source: io::Error,
     },
-    /// An answer that does not come or end.
+    /// The answer did not come, or did not end.
     #[error("no status from {address}: {source}")]
     Io {
-        /// Who was asked.
+        /// The address that was asked.
         address: StatusAddress,
-        /// What happened.
+        /// The error.
         source: io::Error,
     },
-    /// It does not answer in HTTP, or not to the end.
+    /// The answer is not HTTP, or is incomplete.
     #[error("{address} is no status endpoint: {source}")]
     Reply {
-        /// Who was asked.
+        /// The address that was asked.
         address: StatusAddress,
         /// What is wrong with the answer.
         source: ReplyError,
     },
-    /// It refuses.
+    /// The server refused.
     #[error("{address} is no status endpoint: it answered {} {}", status.0, status.reason())]
     Refused {
-        /// Who was asked.
+        /// The address that was asked.
         address: StatusAddress,
-        /// What it answered.
+        /// The status of the answer.
         status: Status,
     },
-    /// It answered, but with something else than a snapshot.
+    /// The answer is not a snapshot.
     #[error("{address}: {source}")]
     Read {
-        /// Who was asked.
+        /// The address that was asked.
         address: StatusAddress,
-        /// What is wrong with it.
+        /// What is wrong with the answer.
         source: json::ReadError,
     },
 }
 
-/// In which form the status is wanted.
+/// The format in which the status is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// For people.
@@ -68,10 +68,10 @@ pub enum Form {
     Json,
 }
 
-/// How long an answer may take: the server's own census takes up to 100 ms.
+/// How long an answer may take. The server's own census takes up to 100 ms.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// No status is as long as this.
+/// The longest accepted answer. Every status is shorter.
 const LONGEST: u64 = 16 << 20;
 
 /// Fetches the status as the server writes it.
@@ -98,7 +98,7 @@ pub fn fetch(address: &StatusAddress, form: Form) -> Result<String, FetchError> 
     }
 }
 
-/// Fetches the status, to be worked with.
+/// Fetches the status as a [`Snapshot`], for further processing.
 ///
 /// # Errors
 ///
@@ -108,7 +108,7 @@ pub fn snapshot(address: &StatusAddress) -> Result<Snapshot, FetchError> {
     json::read(answer.as_bytes()).map_err(|source| FetchError::Read { address: address.clone(), source })
 }
 
-/// Fetches the status again and again, to show what happens in between.
+/// Fetches the status repeatedly, to show what happens in between.
 #[derive(Debug)]
 pub struct Watch {
     address: StatusAddress,
@@ -121,14 +121,14 @@ impl Watch {
         Self { address, earlier: None }
     }
 
-    /// The status as text, from the second time on with rates per second since the time before.
+    /// The status as text. From the second call on, it includes rates per second since the previous call.
     ///
     /// # Errors
     ///
     /// See [`FetchError`].
     pub fn refresh(&mut self) -> Result<String, FetchError> {
         let snapshot = snapshot(&self.address)?;
-        // Another process at the same address started to count anew.
+        // If another process now serves this address, its counters started again from zero.
         let earlier =
             self.earlier.take().filter(|earlier| earlier.started_unix_ms == snapshot.started_unix_ms);
         let text = text::render(&snapshot, earlier.as_ref());
@@ -137,10 +137,11 @@ impl Watch {
     }
 }
 
-/// Sends a request, all of it in one piece, and receives until the server closes.
+/// Sends a request in one piece, and receives until the server closes.
 fn exchange(address: &StatusAddress, path: &str) -> io::Result<Vec<u8>> {
     let mut request = Vec::new();
-    // The endpoint always answers for this one. Its own address may be a wildcard, for which it does not.
+    // The endpoint always answers for `localhost`. Its own address may be a wildcard, for which it does
+    // not answer.
     let host = "localhost";
     client::write_request(&mut request, Method::Get, path, host, &[("Connection", "close")], None)
         .map_err(io::Error::other)?;
@@ -151,7 +152,7 @@ fn exchange(address: &StatusAddress, path: &str) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// The status and the body of the only reply.
+/// The status and the body of the single reply.
 fn read_reply(mut answer: &[u8]) -> Result<(Status, Vec<u8>), ReplyError> {
     let mut connection = client::Connection::new();
     connection.sent_request(Method::Get).map_err(|_| ReplyError::Unexpected)?;

@@ -1,9 +1,9 @@
-//! The status endpoint: a few pages over HTTP, from a thread of its own, never from a worker.
+//! The status endpoint: a few pages over HTTP, served by its own thread, never by a worker.
 //!
-//! A worker that hangs is exactly when somebody looks, so nothing here depends on one. Each connection is
-//! served by the same state machine as the public ones ([`http1::Connection`]), driven by blocking calls
-//! under one deadline for everything, in a short-lived thread; there are at most [`MOST_CONNECTIONS`] of
-//! those.
+//! Operators ask for the status exactly when a worker hangs, so nothing here depends on a worker. Each
+//! connection uses the same state machine as the public connections ([`http1::Connection`]). A
+//! short-lived thread drives it with blocking calls, under one deadline for the whole connection. There
+//! are at most [`MOST_CONNECTIONS`] such threads.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use http1::{
     Connection, End, Field, Head, Limits, Method, Plan, ProtocolError, Segment, Sheet, Stamp, Status, Step,
-    Terms, Tick,
+    Terms, Tick, media,
 };
 use sys::event::{Events, Interest};
 use sys::poll::PollSet;
@@ -24,25 +24,25 @@ use sys::wake::Wake;
 use super::hosts::{self, Hosts};
 use super::prometheus::Rows;
 use super::stream::Stream;
-use super::{Exposition, Sources, json, prometheus, text};
+use super::{Exposition, Sources, html, json, prometheus, text};
 use crate::config::{SocketFileSettings, StatusAddress};
 use crate::listeners;
 
-/// Connections served at a time; more are closed at once.
+/// Most connections served at a time. Further connections are closed at once.
 const MOST_CONNECTIONS: usize = 16;
 
-/// From accepting a connection to closing it.
+/// How long a connection may last, from accepting to closing it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Connections that wait to be accepted.
+/// Connections that may wait to be accepted.
 const BACKLOG: u32 = 16;
 
-/// What a request may be: there is little to ask for.
+/// The limits of a request. They are small, because requests to this endpoint are.
 fn limits() -> Limits {
     Limits { request_line: 1 << 10, head: 8 << 10, body: 0, requests: 1, ..Limits::default() }
 }
 
-/// The endpoint could not be opened.
+/// The endpoint's socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen for status requests on {address}: {source}")]
 pub struct BindError {
@@ -51,40 +51,40 @@ pub struct BindError {
 }
 
 impl BindError {
-    /// The address, and why it can't be had.
+    /// An address, and why it cannot be bound.
     pub(crate) fn new(address: &StatusAddress, source: io::Error) -> Self {
         Self { address: address.clone(), source }
     }
 
-    /// What kind of refusal it is.
+    /// The kind of the error.
     pub fn kind(&self) -> io::ErrorKind {
         self.source.kind()
     }
 }
 
-/// A bound endpoint that does not answer yet: bind before privileges are dropped, [`serve`](Self::serve)
-/// after.
+/// A bound endpoint that does not answer yet. Bind it before privileges are dropped, and call
+/// [`serve`](Self::serve) afterwards.
 #[derive(Debug)]
 pub struct Endpoint {
     listener: OwnedFd,
     address: StatusAddress,
 }
 
-/// An endpoint that answers.
+/// An endpoint that answers requests.
 #[derive(Debug)]
 pub struct Serving {
     address: StatusAddress,
     stop: Arc<Stop>,
-    /// Gives what its connections hold.
+    /// Returns a reference that each of its connections holds as well.
     thread: JoinHandle<Arc<()>>,
 }
 
 impl Endpoint {
-    /// Binds the endpoint. A socket file that nobody answers on any more is replaced.
+    /// Binds the endpoint. A stale socket file is replaced.
     ///
     /// # Errors
     ///
-    /// The address is in use, not ours, or not permitted.
+    /// The address is in use, does not belong to this machine, or is not permitted.
     pub fn bind(address: &StatusAddress, file: &SocketFileSettings) -> Result<Self, BindError> {
         let named = |source| BindError::new(address, source);
         let options = ListenOptions { backlog: BACKLOG, ..ListenOptions::default() };
@@ -96,22 +96,22 @@ impl Endpoint {
         Ok(Self { listener, address })
     }
 
-    /// Takes over a socket that was bound before.
+    /// Takes over a socket that is already bound.
     pub fn adopt(listener: OwnedFd, address: StatusAddress) -> Self {
         Self { listener, address }
     }
 
-    /// Where it is, with the port that the kernel chose for port 0.
+    /// The address, with the port that the kernel chose for port 0.
     pub fn address(&self) -> &StatusAddress {
         &self.address
     }
 
-    /// Starts to answer in this process, with what `sources` tell. Beside its own address it
-    /// answers for `hosts`.
+    /// Starts to answer in this process, with data from `sources`. The endpoint answers for `hosts` and
+    /// for its own address.
     ///
     /// # Errors
     ///
-    /// There is no thread or no descriptor to be had.
+    /// No thread or descriptor is available.
     pub fn serve(&self, sources: Arc<Sources>, hosts: &Hosts) -> io::Result<Serving> {
         let hosts = hosts.clone();
         let stop = Arc::new(Stop { asked: AtomicBool::new(false), wake: Wake::new()? });
@@ -122,25 +122,25 @@ impl Endpoint {
         Ok(Serving { address: self.address.clone(), stop, thread })
     }
 
-    /// Closes it in this process, whoever still holds it here: a worker comes with a copy of all that the
-    /// supervisor has open.
+    /// Closes the socket in this process, even if other code here still holds it: a worker starts with a
+    /// copy of everything that the supervisor has open.
     pub fn close(&self) {
         if let Err(error) = sys::socket::vacate(self) {
             tracing::error!("cannot close the status endpoint: {error}");
         }
     }
 
-    /// In a process whose supervisor is gone: leaves the address to a successor, whoever else still has this
-    /// open.
+    /// Stops listening in a process whose supervisor has gone. This frees the address for a successor,
+    /// even if other processes have the socket open.
     pub fn stop_listening(&self) {
-        // Another such process may have done so.
+        // Another such process may already have done this.
         let _ = sys::socket::stop_listening(self);
     }
 
-    /// Removes its socket file, if it is a Unix socket. Nobody can ask any more.
+    /// Removes the socket file, if this is a Unix socket. After that, no client can connect.
     pub fn remove_socket_file(&self) {
         if let StatusAddress::Unix(path) = &self.address {
-            // If it is gone already, so much the better.
+            // The file may already be gone.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -153,17 +153,17 @@ impl AsFd for Endpoint {
 }
 
 impl Serving {
-    /// Where it is.
+    /// The address.
     pub fn address(&self) -> &StatusAddress {
         &self.address
     }
 
-    /// Ends it. Answers under way may take until `last`.
+    /// Stops the endpoint. Answers in progress may take until `last`.
     pub fn stop(self, last: Instant) {
         self.stop.asked.store(true, Ordering::Release);
-        // An eventfd that is too full to be written to wakes as well.
+        // If the eventfd is too full to be written to, it wakes the thread as well.
         let _ = self.stop.wake.wake();
-        // A panic in the thread has been reported by its hook.
+        // If the thread panicked, the panic hook has reported it.
         if let Ok(connections) = self.thread.join() {
             while Arc::strong_count(&connections) > 1 && Instant::now() < last {
                 std::thread::sleep(Duration::from_millis(1));
@@ -178,9 +178,9 @@ struct Stop {
     wake: Wake,
 }
 
-/// Gives what each connection holds while it is served.
+/// Returns a reference that each connection holds while it is served.
 fn accept_until(stop: &Stop, listener: &OwnedFd, sources: &Arc<Sources>, hosts: &Arc<Hosts>) -> Arc<()> {
-    // Its strong count is the number of connections, and one.
+    // Its strong count is the number of connections plus one.
     let connections = Arc::new(());
     let (mut set, mut events) = (PollSet::new(), Events::default());
     if let Err(error) =
@@ -199,7 +199,7 @@ fn accept_until(stop: &Stop, listener: &OwnedFd, sources: &Arc<Sources>, hosts: 
                 let (sources, connection) = (Arc::clone(sources), Arc::clone(&connections));
                 let hosts = Arc::clone(hosts);
                 let spawned = std::thread::Builder::new().name("status-client".into()).spawn(move || {
-                    // A client that went away or was too slow is no news.
+                    // A client that disconnected or was too slow needs no report.
                     let _ = serve_one(socket, &sources, &hosts);
                     drop(connection);
                 });
@@ -209,14 +209,15 @@ fn accept_until(stop: &Stop, listener: &OwnedFd, sources: &Arc<Sources>, hosts: 
             }
             Ok(refused) => drop(refused),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-            // Out of descriptors or memory: the connection stays in the queue, so don't spin.
+            // No descriptors or memory are left. The connection stays in the queue, so pause instead of
+            // spinning.
             Err(_) => std::thread::sleep(Duration::from_millis(100)),
         }
     }
     connections
 }
 
-/// Serves one connection: one request, or the answer to a broken one.
+/// Serves one connection: one request, or an error reply to a malformed one.
 fn serve_one(socket: OwnedFd, sources: &Sources, hosts: &Hosts) -> io::Result<()> {
     let own = match sys::socket::local_address(&socket)? {
         LocalAddress::Inet(address) => Some(address.ip()),
@@ -271,7 +272,7 @@ fn send_reply(
     now: Tick,
 ) -> io::Result<()> {
     while machine.is_replying() {
-        // Nothing is ever pinned here, so all bytes are the reply's own.
+        // Nothing is ever pinned here, so all bytes belong to the reply itself.
         let sent = match machine.output().next() {
             Some(Segment::Own(bytes)) => stream.write(bytes)?,
             _ => return Err(io::ErrorKind::InvalidData.into()),
@@ -299,15 +300,19 @@ fn answer(head: &Head<'_>, sources: &Sources) -> Plan<()> {
     let query = || head.query().unwrap_or_default().split(|&byte| byte == b'&');
     let is_workers = |part: &[u8]| part.split(|&byte| byte == b'=').next() == Some(b"workers");
     let is_known = |part: &[u8]| {
-        let formats: [&[u8]; 3] = [b"format=text", b"format=json", b"format=prometheus"];
+        let formats: [&[u8]; 4] = [b"format=html", b"format=text", b"format=json", b"format=prometheus"];
         part.is_empty() || is_workers(part) || formats.contains(&part)
     };
     if matches!(head.path, b"/" | b"/json" | b"/metrics") && !query().all(is_known) {
-        let what = "a query may be format=text, format=json or format=prometheus, and workers for Prometheus";
+        let what = "a query may be format=html, text, json or prometheus, and workers for Prometheus";
         return short(Status::BAD_REQUEST, head.terms, what);
     }
     let format = query().find_map(|part| part.strip_prefix(b"format="));
     let (content_type, body) = match (head.path, format) {
+        (b"/", None) if media::prefers(&head.fields.all(Field::Accept), "text/html", "text/plain") => {
+            ("text/html; charset=utf-8", html::render(&sources.snapshot()))
+        }
+        (b"/", Some(b"html")) => ("text/html; charset=utf-8", html::render(&sources.snapshot())),
         (b"/", None | Some(b"text")) => {
             ("text/plain; charset=utf-8", text::render(&sources.snapshot(), None))
         }
@@ -327,6 +332,9 @@ fn answer(head: &Head<'_>, sources: &Sources) -> Plan<()> {
     };
     let mut plan = plan(Status::OK, head.terms);
     plan.field("Cache-Control", b"no-store");
+    if head.path == b"/" {
+        plan.field("Vary", b"Accept");
+    }
     plan.text(content_type, body.as_bytes());
     plan
 }

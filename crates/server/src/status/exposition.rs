@@ -1,14 +1,14 @@
-//! In which of its two text formats Prometheus wants the metrics, as the client's Accept says (RFC 9110
-//! section 12.5.1).
+//! Chooses which of its two text formats Prometheus gets for the metrics, from the request's Accept field
+//! (RFC 9110 section 12.5.1).
 //!
-//! Who doesn't rather have `OpenMetrics` gets the older format, which everybody reads.
+//! A client that does not prefer `OpenMetrics` gets the older format, which every client reads.
 
 use http1::media;
 
 /// A text format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exposition {
-    /// Prometheus's own, version 0.0.4.
+    /// Prometheus's own text format, version 0.0.4.
     Plain,
     /// `OpenMetrics` 1.0.0.
     OpenMetrics,
@@ -18,7 +18,8 @@ const PLAIN: &str = "text/plain;version=0.0.4";
 const OPEN_METRICS: &str = "application/openmetrics-text;version=1.0.0";
 
 impl Exposition {
-    /// The one that a client prefers that has sent Accept lines with these values, which are one list.
+    /// The format that a client prefers, from the values of its Accept lines. Together they form one
+    /// list.
     pub fn accepted<'a>(values: &(impl Iterator<Item = &'a [u8]> + Clone)) -> Self {
         if media::prefers(values, OPEN_METRICS, PLAIN) { Self::OpenMetrics } else { Self::Plain }
     }
@@ -47,7 +48,7 @@ mod tests {
             "application/openmetrics-text",
             "text/plain;q=0.5, Application/OpenMetrics-Text; charset=utf-8; version=\"1.0.0\"",
             "*/*, text/plain;q=0.1, application/openmetrics-text;q=0.2",
-            // Who takes no text at all.
+            // Clients that accept no text at all.
             "application/*",
         ] {
             assert_eq!(accepted(&[asked.as_bytes()]), Exposition::OpenMetrics, "{asked}");

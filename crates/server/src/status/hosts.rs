@@ -1,8 +1,8 @@
-//! Which hosts the status endpoint answers for.
+//! Which hosts the status endpoint answers for, to protect it from DNS rebinding.
 //!
-//! A browser on an operator's machine reaches the endpoint, and may be told by a hostile site that the site's
-//! own name has the endpoint's address (DNS rebinding). The page of that site could then read the status. The
-//! browser sends that name as Host, so names that are not set are refused.
+//! A browser on an operator's machine can reach the endpoint. A hostile site may make its own name
+//! resolve to the endpoint's address. The page of that site could then read the status. The browser sends
+//! that name as Host, so the endpoint refuses all names that are not configured.
 
 use std::net::IpAddr;
 
@@ -10,23 +10,23 @@ use http1::Head;
 
 use crate::config::HostPattern;
 
-/// Why a request is refused.
+/// The body of a refusal.
 pub(super) const REFUSAL: &str = "the status endpoint answers for its own address and localhost only, not \
                                   for the host asked for; the setting status_hosts adds hosts";
 
-/// The hosts that were set, beside the endpoint's own address and `localhost`.
+/// The configured hosts. The endpoint also answers for its own address and `localhost`.
 #[derive(Debug, Clone, Default)]
 pub struct Hosts(Vec<HostPattern>);
 
 impl Hosts {
-    /// The hosts that were set.
+    /// The configured hosts.
     pub fn new(hosts: Vec<HostPattern>) -> Self {
         Self(hosts)
     }
 
-    /// Whether a request is answered that came to this address; `None` is a Unix socket, which no browser can
-    /// reach. Whatever names no host is answered as well, as browsers name one in every request. The port
-    /// does not matter: it may be forwarded, and rebinding leaves it as it is.
+    /// Whether the endpoint answers a request that came to this address. `None` is a Unix socket, which
+    /// no browser can reach. A request that names no host is answered, because browsers always name one.
+    /// The port does not matter: it may be forwarded, and rebinding does not change it.
     pub(super) fn allow(&self, head: &Head<'_>, own: Option<IpAddr>) -> bool {
         let Some(own) = own else { return true };
         match head.host_name() {
@@ -39,7 +39,7 @@ impl Hosts {
         let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
         let literal = host.strip_prefix('[').and_then(|inner| inner.strip_suffix(']'));
         let address = literal.unwrap_or(&host).parse::<IpAddr>().ok();
-        // As it is written in a setting.
+        // The form that a setting has.
         let host = match address {
             Some(IpAddr::V6(address)) => format!("[{address}]"),
             _ => host,

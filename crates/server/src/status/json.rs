@@ -1,20 +1,20 @@
-//! A snapshot as JSON, and back again for `sluice status`. The schema is in docs/status.md; names may be
-//! added to it, and a reader ignores those it does not know, so that clients and servers of different
-//! versions understand each other.
+//! A snapshot as JSON, and how `sluice status` reads it back. The schema is in docs/status.md. Later
+//! versions may add names, and a reader ignores names that it does not know. So clients and servers of
+//! different versions understand each other.
 
 use results::status::{SCHEMA, Snapshot};
 use serde::Deserialize;
 
-/// The answer was not a snapshot.
+/// The answer is not a snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// Not JSON at all.
+    /// The answer is not JSON.
     #[error("the status is not JSON: {0}")]
     Syntax(serde_json::Error),
-    /// JSON of something else.
+    /// The answer is other JSON.
     #[error("the status can't be understood: {0}")]
     Other(serde_json::Error),
-    /// From another generation of the program.
+    /// The answer has the schema of another version of the program.
     #[error("the status has schema {0}, this program reads {SCHEMA}")]
     Schema(u64),
 }
@@ -27,17 +27,17 @@ impl From<serde_json::Error> for ReadError {
 
 /// Renders a snapshot as one JSON object, indented.
 pub fn render(snapshot: &Snapshot) -> String {
-    // Strings, numbers and lists of them: nothing that JSON can't say.
+    // Strings, numbers and lists of them can always be written as JSON.
     serde_json::to_string_pretty(snapshot).unwrap_or_default() + "\n"
 }
 
-/// Reads what [`render`] wrote, of this or another version of the program.
+/// Parses what [`render`] wrote, in this or another version of the program.
 ///
 /// # Errors
 ///
-/// It is not a snapshot, or of a schema that this version does not know.
+/// The text is not a snapshot, or has a schema that this version does not know.
 pub fn read(text: &[u8]) -> Result<Snapshot, ReadError> {
-    /// What every snapshot has.
+    /// The member that every snapshot has.
     #[derive(Deserialize)]
     struct Schema {
         schema: u64,

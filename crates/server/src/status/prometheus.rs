@@ -1,5 +1,5 @@
-//! A snapshot in the text formats that Prometheus scrapes. Names are the same in both, and values are in base
-//! units, which is what it expects: nanoseconds of JSON are seconds here.
+//! A snapshot in the text formats that Prometheus scrapes. Both have the same names. Values are in base
+//! units, as Prometheus expects: nanoseconds in JSON are seconds here.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -14,13 +14,13 @@ use super::exposition::Exposition;
 use super::system::SYSTEM;
 use crate::counters::{Block, HISTOGRAM_BOUNDS, Kind, METRICS, Metric, POOL_METRICS};
 
-/// Of whom the values are.
+/// Which workers the rows are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
-    /// Of all workers together, and of those before them: as many rows however many workers there are, which
-    /// go on when a reload replaces the workers.
+    /// All workers together, including former ones. The number of rows does not depend on the number of
+    /// workers, and the rows continue when a reload replaces the workers.
     Totals,
-    /// Of each worker, by number.
+    /// Each worker, by its number.
     Workers,
 }
 
@@ -29,7 +29,7 @@ pub fn render(snapshot: Snapshot, exposition: Exposition, rows: Rows) -> String 
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Shown { snapshot, rows }));
     let mut text = String::new();
-    // Writing to a String can't fail, and the collector's own calls fail only with their writer.
+    // Writing to a String cannot fail, and the collector's own calls fail only if their writer does.
     let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
     match exposition {
         Exposition::OpenMetrics => text,
@@ -37,14 +37,14 @@ pub fn render(snapshot: Snapshot, exposition: Exposition, rows: Rows) -> String 
     }
 }
 
-/// What is written in the newer format as the older one has it. There a metric has the name that its samples
-/// have, suffix included, and there is no type for what never changes.
+/// Converts the newer format into the older one. In the older format, a metric's name includes the suffix
+/// of its samples, and there is no type for values that never change.
 fn plain(open_metrics: &str) -> String {
     let mut plain = String::with_capacity(open_metrics.len());
     let mut help = None;
     for line in open_metrics.lines().filter(|line| *line != "# EOF") {
         if let Some(described) = line.strip_prefix("# HELP ") {
-            // It comes before the type.
+            // The help line comes before the type line.
             help = described.split_once(' ');
         } else if let Some((name, kind)) =
             line.strip_prefix("# TYPE ").and_then(|typed| typed.split_once(' '))
@@ -68,7 +68,7 @@ fn plain(open_metrics: &str) -> String {
 
 type Labels = Vec<(Cow<'static, str>, Cow<'static, str>)>;
 
-/// What is rendered.
+/// The snapshot to render, and its rows.
 #[derive(Debug)]
 struct Shown {
     snapshot: Snapshot,
@@ -149,7 +149,7 @@ impl Shown {
     }
 }
 
-/// The values of a table of metrics, of each whose labels these are. Nothing, if there is nobody.
+/// The values of a table of metrics, for each of `all` with its labels. Writes nothing if `all` is empty.
 fn encode_table<B: Block>(
     encoder: &mut DescriptorEncoder<'_>,
     prefix: &str,
@@ -171,7 +171,8 @@ fn encode_table<B: Block>(
     Ok(())
 }
 
-/// The values of one metric, of one whose labels these are. `sum` is the value of a counter of that name.
+/// The values of one metric with these labels. `sum` returns the value of the counter with the given
+/// name.
 fn encode_metric<B: Block>(
     encoder: &mut MetricEncoder<'_>,
     metric: &Metric<B>,
@@ -206,7 +207,7 @@ fn encode_metric<B: Block>(
     Ok(())
 }
 
-/// Encodes a value with these labels. A total has none, and no braces.
+/// Encodes a value with these labels. A total has no labels and no braces.
 fn labelled(
     encoder: &mut MetricEncoder<'_>,
     labels: &Labels,
@@ -215,7 +216,7 @@ fn labelled(
     if labels.is_empty() { encode(encoder) } else { encode(&mut encoder.encode_family(labels)?) }
 }
 
-/// What a metric is called in base units, and how many of the units that it is counted in make one of them.
+/// The name of a metric in base units, and how many of the metric's units make one base unit.
 struct Unit {
     name: String,
     per_base_unit: f64,
@@ -244,7 +245,7 @@ fn encode_number(encoder: &mut MetricEncoder<'_>, kind: Kind, value: u64) -> fmt
     }
 }
 
-/// Begins a metric.
+/// Writes the description of a metric.
 fn describe<'a>(
     encoder: &'a mut DescriptorEncoder<'_>,
     name: &'a str,
@@ -306,7 +307,8 @@ mod tests {
         assert!(text.ends_with("# EOF\n"));
     }
 
-    /// Sums where a sum means something, and otherwise the largest, whatever the number of workers.
+    /// Totals are sums where a sum has a meaning. Otherwise they are maxima. The number of workers does
+    /// not matter.
     #[test]
     fn totals_have_as_many_lines_however_many_workers_there_are() {
         let mut snapshot = sample();
@@ -370,7 +372,7 @@ mod tests {
         assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
     }
 
-    /// What `promtool check metrics` complains of.
+    /// Checks for names that `promtool check metrics` warns about.
     #[test]
     fn names_have_no_abbreviated_units() {
         let text = render(sample(), Exposition::Plain, Rows::Workers);

@@ -1,52 +1,53 @@
-//! How fast queues drop: per second, since a sample that is at least a second old.
+//! How fast queues drop packets or connections: the rate per second since a sample at least one second
+//! old.
 //!
-//! A page is asked for once, and a sum since the namespace was made says nothing of now. So each look is
-//! remembered for the next ones, and the first is compared with the server's start. Nothing is read when
-//! nobody asks.
+//! A page is requested once, and a sum since the namespace was created does not describe the present. So
+//! each request stores a sample for later requests. The first request is compared with the server's
+//! start. Without requests, nothing is read.
 
 use std::time::{Duration, Instant};
 
 use results::QueueDrops;
 use results::status::KernelRates;
 
-/// What is closer together than this says little.
+/// The shortest useful distance between two samples.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// Counts that only grow, at one moment.
+/// Monotonic counts at one moment.
 #[derive(Debug, Clone)]
 pub(super) struct Sample {
     pub(super) at: Instant,
-    /// Of the kernel's counters.
+    /// The kernel's counters.
     pub(super) drops: QueueDrops<u64>,
     /// What each listener dropped.
     pub(super) listeners: Vec<Option<u64>>,
 }
 
-/// The samples to compare with.
+/// The samples that rates are computed from.
 #[derive(Debug)]
 pub(super) struct Lookback {
-    /// Compared with.
+    /// The sample that the current one is compared with.
     earlier: Sample,
-    /// Takes its place when it is a second old itself.
+    /// Replaces `earlier` once this sample is one second old.
     latest: Sample,
 }
 
 /// How fast counts have grown.
 #[derive(Debug)]
 pub(super) struct Rates {
-    /// Of the kernel's counters.
+    /// The kernel's counters.
     pub(super) kernel: KernelRates,
     /// Per second, in the order of the listeners.
     pub(super) listeners: Vec<Option<f64>>,
 }
 
 impl Lookback {
-    /// Compares with this one at first.
+    /// Starts with this sample for the first comparison.
     pub(super) fn new(first: Sample) -> Self {
         Self { earlier: first.clone(), latest: first }
     }
 
-    /// Compares a sample, and remembers it.
+    /// Compares a sample with an earlier one, and stores it.
     pub(super) fn look(&mut self, now: &Sample) -> Rates {
         if now.at.duration_since(self.latest.at) >= SHORTEST {
             self.earlier = std::mem::replace(&mut self.latest, now.clone());
@@ -64,7 +65,7 @@ impl Lookback {
     }
 }
 
-/// To a hundredth: more would be noise.
+/// Rounds to hundredths. More digits would be noise.
 fn per_second(count: u64, time: Duration) -> f64 {
     (count as f64 / time.as_secs_f64().max(1e-3) * 100.0).round() / 100.0
 }
@@ -84,7 +85,7 @@ mod tests {
         let mut lookback = Lookback::new(sample(0, 100));
         for (ms, count, over_ms, rate) in [
             (500, 110, 500, 20.0),
-            // The one before is too near: this compares with the start.
+            // The previous sample is too recent, so this is compared with the start.
             (900, 109, 900, 10.0),
             (2000, 120, 2000, 10.0),
             (2100, 131, 2100, 14.76),

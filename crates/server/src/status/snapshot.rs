@@ -1,4 +1,4 @@
-//! Taking a snapshot: everything the status formats show, as plain values of one moment.
+//! Takes a snapshot: everything that the status formats show, as plain values at one moment.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,11 +13,11 @@ use crate::counters::{Counters, Kind, METRICS, POOL_METRICS, told};
 use crate::gateway::Queues;
 use crate::listeners::Listener;
 
-/// How long a worker may take to answer a census before its connections by state are shown as of the last
-/// one.
+/// How long a worker may take to answer a census. After that, the snapshot shows its connections by state
+/// from the previous census.
 const CENSUS_PATIENCE: Duration = Duration::from_millis(100);
 
-/// Where a server's snapshots are taken from.
+/// What a server's snapshots are read from.
 #[derive(Debug)]
 pub struct Sources {
     architecture: String,
@@ -34,25 +34,25 @@ pub struct Sources {
 
 /// One worker.
 pub struct WorkerSource {
-    /// What it counts, each of its threads in a block of its own, at least one; its process as well.
+    /// Its counters: one block for each of its threads, at least one, and its process.
     pub counters: Vec<&'static Counters>,
-    /// Makes it look at its census.
+    /// Wakes it to answer a census.
     pub wake: Box<dyn Fn() + Send + Sync>,
 }
 
 /// One listener.
 #[derive(Debug)]
 pub struct ListenerSource {
-    /// As in `listening on http://127.0.0.1:8080/`.
+    /// The address, as in `listening on http://127.0.0.1:8080/`.
     pub address: String,
     /// Its socket. It stays open until the sources [drain](Sources::drain).
     pub socket: Arc<Listener>,
 }
 
 impl Sources {
-    /// The sources of a server that this process supervises and that `started` then. Workers are numbered
-    /// from 0 in the order given; `retired` finish what they began before a reload, `past` is what those have
-    /// counted that are gone, `pools` what is in front of applications.
+    /// The sources of a server that this process supervises and that started at `started`. Workers are
+    /// numbered from 0 in the given order. `retired` workers finish what they began before a reload.
+    /// `past` holds the counts of workers that have exited. `pools` holds the queues of applications.
     pub fn new(
         architecture: &str,
         started: SystemTime,
@@ -70,13 +70,14 @@ impl Sources {
         Self { architecture, pid, started, workers, retired, past, draining, listeners, pools, lookback }
     }
 
-    /// The server drains: lets go of the listeners, so that they can be closed, and is not healthy any more.
+    /// Starts draining: releases the listeners so that they can be closed, and reports the server as
+    /// unhealthy.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
         self.listeners().drain(..).for_each(|listener| listener.socket.close());
     }
 
-    /// Whether the server drains.
+    /// Whether the server is draining.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
@@ -85,7 +86,7 @@ impl Sources {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a snapshot. It takes a little longer than the slowest worker's turn, at most 100 ms.
+    /// Takes a snapshot. This takes slightly longer than the slowest worker's turn, and at most 100 ms.
     pub fn snapshot(&self) -> Snapshot {
         let responsive = self.take_census();
         let (counts, past) = self.past.read_with(|| self.counts());
@@ -127,14 +128,14 @@ impl Sources {
         }
     }
 
-    /// What each worker has counted, and all the others together.
+    /// The counts of each worker, and those of retired and former workers together.
     fn counts(&self) -> (Vec<Counts>, Counts) {
         let past: Vec<Counts> =
             self.retired.iter().map(WorkerSource::counts).chain([told(METRICS, self.past)]).collect();
         (self.workers.iter().map(WorkerSource::counts).collect(), sum(&past))
     }
 
-    /// The supervisor, the workers and who asks.
+    /// The supervisor, the workers, and the process that answers.
     fn processes(&self) -> Vec<u32> {
         let workers = self.workers.iter().map(WorkerSource::pid);
         let mut processes: Vec<u32> = workers.chain([self.pid, std::process::id()]).collect();
@@ -144,8 +145,8 @@ impl Sources {
         processes
     }
 
-    /// Has every worker count its connections, and tells which have done so in time: first those that serve,
-    /// then those that are retired.
+    /// Asks every worker to count its connections, and returns which of them answered in time: first the
+    /// serving workers, then the retired ones.
     fn take_census(&self) -> Vec<bool> {
         let all = || self.workers.iter().chain(&self.retired);
         let ask = |block: &&'static Counters| (*block, block.census.request());
@@ -189,7 +190,7 @@ impl ListenerSource {
     }
 }
 
-/// What several have counted, taken together.
+/// The sum of several counts.
 pub(crate) fn sum<'a>(several: impl IntoIterator<Item = &'a Counts>) -> Counts {
     let mut sum = Counts::default();
     for one in several {
@@ -211,7 +212,7 @@ impl fmt::Debug for WorkerSource {
     }
 }
 
-/// What of a snapshot grows while queues are full.
+/// The parts of a snapshot that grow while queues are full.
 fn reading(kernel: &Kernel, listeners: &[ListenerSnapshot]) -> Sample {
     Sample {
         at: Instant::now(),
@@ -224,7 +225,7 @@ fn unix_ms(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
-/// Copies may listen at the same address.
+/// Merges listeners with the same address: several copies may listen on it.
 fn by_address(listeners: impl Iterator<Item = ListenerSnapshot>) -> Vec<ListenerSnapshot> {
     let mut all: Vec<ListenerSnapshot> = Vec::new();
     for listener in listeners {

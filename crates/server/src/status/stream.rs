@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use crate::config::StatusAddress;
 
-/// A connection that must be over by its deadline: reads and writes fail with `TimedOut` when it has passed,
-/// however the peer spreads its bytes.
+/// A connection that must end by its deadline. After that, reads and writes fail with `TimedOut`, even if
+/// the peer keeps sending single bytes.
 #[derive(Debug)]
 pub(super) struct Stream {
-    /// Of either family: what is done here is the same for both, and this type checks nothing.
+    /// A socket of either family. The calls used here work for both, and this type does not check the
+    /// family.
     socket: TcpStream,
     deadline: Instant,
 }
@@ -28,14 +29,14 @@ impl Stream {
         Ok(Self { socket, deadline })
     }
 
-    /// Takes over an accepted connection, for `time`.
+    /// Takes over an accepted connection, which may last for `time`.
     pub(super) fn accepted(socket: OwnedFd, time: Duration) -> io::Result<Self> {
         let socket = TcpStream::from(socket);
         socket.set_nonblocking(false)?;
         Ok(Self { socket, deadline: Instant::now() + time })
     }
 
-    /// Sends no more.
+    /// Shuts down the sending direction.
     pub(super) fn shut_down_writing(&self) -> io::Result<()> {
         self.socket.shutdown(Shutdown::Write)
     }
@@ -64,7 +65,7 @@ impl Write for Stream {
     }
 }
 
-/// A blocking socket whose time is up says that it would block.
+/// A blocking socket reports a timeout as `WouldBlock`.
 fn timed_out(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
 }

@@ -1,5 +1,5 @@
-//! What the kernel tells: of the server's processes (proc(5)) and of all listening TCP sockets of its network
-//! namespace.
+//! Values from the kernel: about the server's processes (proc(5)), and about all listening TCP sockets of
+//! its network namespace.
 
 use machine::Machine;
 use machine::process::open_descriptors;
@@ -9,7 +9,7 @@ use results::status::{Kernel, KernelRates, Process, Snapshot};
 
 use crate::counters::Kind;
 
-/// Every value that is not a worker's, in the order in which people see them.
+/// Every value that does not belong to a worker, in display order.
 pub static SYSTEM: &[SystemMetric] = &[
     process("open_fds", "Open descriptors", |process| process.open_fds),
     process("max_fds", "Most descriptors that may be open in one process", |process| process.max_fds),
@@ -45,7 +45,7 @@ pub static SYSTEM: &[SystemMetric] = &[
     },
 ];
 
-/// What the processes have now.
+/// A current value of the processes.
 const fn process(name: &'static str, help: &'static str, find: fn(&Process) -> Option<u64>) -> SystemMetric {
     SystemMetric { name, help, kind: Kind::Gauge, value: Find::Process(find), rate: |_| None }
 }
@@ -64,9 +64,9 @@ const fn queue_drops<const PLACE: usize>() -> SystemMetric {
 /// One row of the table.
 #[derive(Debug)]
 pub struct SystemMetric {
-    /// As in JSON; Prometheus puts the group before it.
+    /// The name in JSON. Prometheus puts the group before it.
     pub name: &'static str,
-    /// One sentence for people, without the full stop.
+    /// One sentence of help, without the full stop.
     pub help: &'static str,
     /// How the value behaves over time.
     pub kind: Kind,
@@ -74,7 +74,7 @@ pub struct SystemMetric {
     rate: fn(&KernelRates) -> Option<f64>,
 }
 
-/// Finds a value. `None`: this kernel, or container, does not tell.
+/// Finds a value. `None`: this kernel, or container, does not provide it.
 #[derive(Debug)]
 enum Find {
     Process(fn(&Process) -> Option<u64>),
@@ -90,7 +90,7 @@ impl SystemMetric {
         }
     }
 
-    /// The value. `None`: this kernel, or container, does not tell.
+    /// The value. `None`: this kernel, or container, does not provide it.
     pub fn value(&self, snapshot: &Snapshot) -> Option<u64> {
         match self.value {
             Find::Process(find) => find(&snapshot.process),
@@ -98,7 +98,7 @@ impl SystemMetric {
         }
     }
 
-    /// How fast it grows, if it is a counter.
+    /// The growth rate, if the value is a counter.
     pub fn rate(&self, snapshot: &Snapshot) -> Option<f64> {
         (self.rate)(&snapshot.kernel_per_second)
     }
@@ -107,7 +107,7 @@ impl SystemMetric {
 /// What a value belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// All processes of the server taken together: supervisor, workers, and the one that answers.
+    /// All processes of the server together: supervisor, workers, and the process that answers.
     Process,
     /// All TCP sockets of the network namespace.
     Kernel,
@@ -117,7 +117,7 @@ impl Group {
     /// All groups.
     pub const ALL: [Self; 2] = [Self::Process, Self::Kernel];
 
-    /// As in JSON.
+    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Process => "process",
@@ -125,7 +125,7 @@ impl Group {
         }
     }
 
-    /// What Prometheus names begin with. `process_` is what every exporter calls these values.
+    /// The prefix of the names in Prometheus. Every exporter uses `process_` for these values.
     pub fn prometheus_prefix(self) -> &'static str {
         match self {
             Self::Process => "process",
@@ -134,7 +134,7 @@ impl Group {
     }
 }
 
-/// Reads all values now, for the processes with these ids.
+/// Reads all current values, for the processes with these ids.
 pub fn read(processes: &[u32]) -> (Process, Kernel) {
     let files = Files::read(processes);
     let process = Process {
@@ -152,7 +152,7 @@ pub fn read(processes: &[u32]) -> (Process, Kernel) {
     (process, kernel)
 }
 
-/// The kernel's files; empty where they can't be read.
+/// The contents of the kernel's files. A file that cannot be read is empty.
 #[derive(Debug)]
 struct Files {
     processes: Vec<ProcessFiles>,
@@ -165,7 +165,7 @@ struct Files {
 #[derive(Debug)]
 struct ProcessFiles {
     status: String,
-    /// `None` where the process belongs to somebody else, or has given up root since it was started.
+    /// `None` if the process belongs to another user, or has given up root since it started.
     open_descriptors: Option<u64>,
 }
 
@@ -178,7 +178,7 @@ impl Files {
             open_descriptors: open_descriptors(*pid).ok(),
         };
         Self {
-            // One that has just ended is not there any more.
+            // A process that has just ended has no files.
             processes: processes.iter().map(process).filter(|files| !files.status.is_empty()).collect(),
             limits: text("/proc/self/limits"),
             queue_drops: QueueDrops::here(),

@@ -9,7 +9,7 @@ use super::*;
 use crate::config::{SocketFileSettings, StatusAddress};
 use crate::counters::{ConnectionState, Counters, LoopPhase, METRICS, POOL_METRICS, PoolCounters, told};
 
-/// Two workers, the second of which hangs, two listeners, and a pool.
+/// A snapshot of two workers, the second of which hangs, two listeners, and a pool.
 pub(crate) fn sample() -> Snapshot {
     let (first, second) = (Counters::default(), Counters::default());
     first.accept_phase(5);
@@ -75,7 +75,7 @@ fn private() -> SocketFileSettings {
     SocketFileSettings { mode: 0o600, owner: None, group: None }
 }
 
-/// A server with one worker, which answers a census at once, as it is woken.
+/// A server with one worker, which answers a census as soon as it is woken.
 fn sources() -> (&'static Counters, Arc<Sources>) {
     let counters: &'static Counters = Box::leak(Box::default());
     let wake = Box::new(move || counters.answer_census(|| [1, 2, 3, 4, 5]));
@@ -166,7 +166,7 @@ fn odd_requests_are_answered_as_http_wants() {
     assert!(ask(&serving, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400 "));
     let long = format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "a".repeat(2000));
     assert!(ask(&serving, &long).starts_with("HTTP/1.1 414 "));
-    // Byte by byte, and without waiting for the answer.
+    // The request is sent byte by byte, without waiting for the answer.
     let mut stream = TcpStream::connect(tcp(&serving)).unwrap();
     for byte in b"GET /health HTTP/1.0\r\n\r\n" {
         stream.write_all(&[*byte]).unwrap();
@@ -178,7 +178,7 @@ fn odd_requests_are_answered_as_http_wants() {
     stop(serving);
 }
 
-/// A page whose site has pointed its name at the endpoint (DNS rebinding) is told by its Host.
+/// With DNS rebinding, a page's site points its own name at the endpoint. Its Host field shows this.
 #[test]
 fn other_hosts_are_refused_on_every_page() {
     let (_counters, serving) = start_local();
@@ -191,7 +191,7 @@ fn other_hosts_are_refused_on_every_page() {
     }
     let post = "POST / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 0\r\n\r\n";
     assert!(ask(&serving, post).starts_with("HTTP/1.1 421 "));
-    // The target's host is what counts if it names one.
+    // If the target names a host, that host counts.
     let target = "GET http://evil.example/json HTTP/1.1\r\nHost: localhost\r\n\r\n";
     assert!(ask(&serving, target).starts_with("HTTP/1.1 421 "));
     for host in [&format!(" {own}"), " 127.0.0.1", " localhost", " localhost:9", " LOCALHOST.:1", ""] {
@@ -207,14 +207,14 @@ fn silent_clients_take_no_place_of_others_but_are_bounded() {
     let (_counters, serving) = start_local();
     let silent: Vec<_> = (0..15).map(|_| TcpStream::connect(tcp(&serving)).unwrap()).collect();
     assert!(fetch(serving.address(), Form::Text).is_ok());
-    // One more than there are places for is closed.
+    // One connection more than there are slots for is closed.
     let mut more: Vec<_> = (0..2).map(|_| TcpStream::connect(tcp(&serving)).unwrap()).collect();
     assert_eq!(more[1].read(&mut [0]).unwrap_or(0), 0);
     drop((silent, more));
     stop(serving);
 }
 
-/// A wildcard is no address that anybody has connected to, so it is no host that is answered for.
+/// No client connects to a wildcard address, so the endpoint does not answer for it as a host.
 #[test]
 fn a_client_is_answered_at_a_wildcard() {
     for wildcard in ["0.0.0.0:0", "[::]:0"] {

@@ -1,7 +1,7 @@
-//! A snapshot for people: a few lines on the server, its listeners and the kernel, then the pools of
+//! A snapshot as text: a few lines about the server, its listeners and the kernel, then the pools of
 //! applications, and a column for each worker.
 //!
-//! Rows of zeros are left out but for those that people look for. With an earlier snapshot at hand, rates per
+//! Rows of zeros are omitted, except those that operators look for. With an earlier snapshot, rates per
 //! second are shown as well.
 
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use results::status::{Counts, Pool, Snapshot};
 use super::system::{Group, SYSTEM};
 use crate::counters::{Kind, METRICS, POOL_METRICS};
 
-/// Renders a snapshot; `earlier` is one of the same server, taken before.
+/// Renders a snapshot. `earlier` is an earlier snapshot of the same server.
 pub fn render(snapshot: &Snapshot, earlier: Option<&Snapshot>) -> String {
     let mut text = String::new();
     // Writing to a String can't fail.
@@ -21,7 +21,7 @@ pub fn render(snapshot: &Snapshot, earlier: Option<&Snapshot>) -> String {
 
 /// The width of a column of numbers.
 const COLUMN: usize = 14;
-/// The width of the names before them.
+/// The width of the names before the columns.
 const NAMES: usize = 36;
 
 fn write_all(text: &mut String, snapshot: &Snapshot, earlier: Option<&Snapshot>) -> std::fmt::Result {
@@ -67,7 +67,7 @@ fn write_all(text: &mut String, snapshot: &Snapshot, earlier: Option<&Snapshot>)
     Ok(())
 }
 
-/// One below the other, as names may be long. Times are means here.
+/// Pools are written one below the other, because their names may be long. Times are means here.
 fn write_pools(text: &mut String, pools: &[Pool]) -> std::fmt::Result {
     for Pool { name, counts } in pools {
         row(text, "pool", std::slice::from_ref(name))?;
@@ -95,7 +95,7 @@ fn write_workers(text: &mut String, snapshot: &Snapshot, earlier: Option<&Snapsh
         let seconds = snapshot.time_unix_ms.saturating_sub(earlier.time_unix_ms).max(1) as f64 / 1000.0;
         (&earlier.total, seconds)
     });
-    // A single worker is the total.
+    // A single worker is the same as the total.
     let workers: Vec<&Counts> = match snapshot.workers.as_slice() {
         [_] => Vec::new(),
         workers => workers.iter().map(|worker| &worker.counts).collect(),
@@ -147,7 +147,8 @@ fn write_workers(text: &mut String, snapshot: &Snapshot, earlier: Option<&Snapsh
     Ok(())
 }
 
-/// A row of [`EQUATION_1`], and how it is made of values now and, maybe, so many seconds ago.
+/// A row of [`EQUATION_1`]: its name, and how to compute it from current values and optional earlier
+/// ones, with the seconds between them.
 type Factor = (&'static str, fn(&Counts, Option<&Counts>, f64) -> String);
 
 /// The accept rate's two factors (Brecht et al. 2004, equation 1): accepts per second are accepts per accept
@@ -177,7 +178,7 @@ fn row(text: &mut String, name: &str, cells: &[String]) -> std::fmt::Result {
 }
 
 /// `3 d 4 h`, `4 h 5 min`, `5 min 6 s`, `6 s`
-fn duration(seconds: u64) -> String {
+pub(super) fn duration(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{seconds} s"),
@@ -187,11 +188,11 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-fn time(ns: u64) -> String {
+pub(super) fn time(ns: u64) -> String {
     format!("{:.3} s", ns as f64 / 1e9)
 }
 
-fn bytes(n: u64) -> String {
+pub(super) fn bytes(n: u64) -> String {
     match n {
         0..0x400 => format!("{n} B"),
         0x400..0x10_0000 => format!("{:.1} KiB", n as f64 / 1024.0),

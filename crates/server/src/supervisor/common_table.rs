@@ -1,10 +1,10 @@
-//! The descriptor table that supervisor and workers have in common, and what is done about it when a worker
-//! ends.
+//! The descriptor table that the supervisor and the workers share, and the clean-up when a worker ends.
 //!
-//! A process of a common table takes nothing with it. So when one has ended, its locks and pins are dropped
-//! and what it owned is closed. What it had opened and not recorded yet, or was about to close, is found by
-//! looking twice: whatever nobody claims now and after every living worker has been between two turns is
-//! nobody's ([`sys::descriptors`]).
+//! When a process of a shared table ends, its descriptors stay open. So its locks and pins are dropped,
+//! and what it owned is closed. It may also have opened a descriptor that it had not recorded yet, or
+//! have been about to close one. Two checks find those. Between the two, every living worker has been
+//! between two turns. A descriptor that no process claims in either check belongs to none
+//! ([`sys::descriptors`]).
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -17,23 +17,23 @@ use crate::common::{Common, MOST_DESCRIPTORS};
 use crate::config::Settings;
 use crate::content::SharedFiles;
 
-/// The supervisor's end of a common table.
+/// The supervisor's side of a shared descriptor table.
 #[derive(Debug)]
 pub(super) struct CommonTable {
     pub(super) ledger: Ledger,
     last_owner: u32,
     last_keeper: u32,
-    /// Open files of each generation that somebody still uses.
+    /// Open files of each generation that is still in use.
     in_use: Vec<SharedFiles>,
-    /// Of generations that are gone: addresses, for they take no memory.
+    /// Files of generations that are gone. They take address space, but no memory.
     spare: Vec<SharedFiles>,
-    /// A second look is due when all living workers have heard this round.
+    /// The number of the last round. A second check is due when all living workers have heard it.
     round: u32,
     suspects: Option<Suspects>,
 }
 
 impl CommonTable {
-    /// Before the first worker is in it. What is open now is the supervisor's.
+    /// Creates the table before the first worker shares it. What is open now belongs to the supervisor.
     pub(super) fn new() -> io::Result<Self> {
         process::lower_descriptor_limit(MOST_DESCRIPTORS)?;
         let limit = process::descriptor_limit() as u32;
@@ -64,14 +64,14 @@ impl CommonTable {
         Ok(files)
     }
 
-    /// What a worker that is about to start gets.
+    /// What a worker that is about to start needs of the table.
     pub(super) fn join(&mut self, place: usize) -> Common {
         self.last_owner += 1;
         Common { ledger: self.ledger, owner: self.last_owner, place }
     }
 
-    /// Closes and drops what a worker of these files had that has ended. A round is to be called then: its
-    /// number.
+    /// Closes and drops what an ended worker of these files had. Returns the number of the round that
+    /// must be called then.
     pub(super) fn clean_up(&mut self, worker: &Common, files: &SharedFiles, living: &HashSet<u32>) -> u32 {
         files.forget_worker(worker.place);
         let closed = self.ledger.close_owned(worker.owner);
@@ -85,7 +85,7 @@ impl CommonTable {
         self.round
     }
 
-    /// Looks no second time at what nobody seemed to own, and takes the marks away.
+    /// Cancels the second check, and takes the marks away.
     pub(super) fn forget_suspects(&mut self) {
         if let Some(before) = self.suspects.take() {
             self.ledger.close_suspects(before, |_, _| true);
@@ -97,7 +97,7 @@ impl CommonTable {
         self.suspects.as_ref().map(|_| self.round)
     }
 
-    /// All living workers have heard the round.
+    /// Makes the second check. All living workers have heard the round.
     pub(super) fn look_again(&mut self, living: &HashSet<u32>) {
         if let Some(suspects) = self.suspects.take() {
             let closed = self.ledger.close_suspects(suspects, self.is_valid(living));
@@ -105,7 +105,7 @@ impl CommonTable {
         }
     }
 
-    /// Closes the files of generations that nobody uses any more, and gives their memory back.
+    /// Closes the files of generations that are no longer used, and frees their memory.
     pub(super) fn close_unused(&mut self, is_used: impl Fn(u32) -> bool) {
         let (used, unused): (_, Vec<_>) = self.in_use.drain(..).partition(|files| is_used(files.keeper()));
         self.in_use = used;
@@ -118,7 +118,7 @@ impl CommonTable {
         }
     }
 
-    /// Whether whoever claims a descriptor is there.
+    /// Whether the claimant of a descriptor still exists.
     fn is_valid(&self, living: &HashSet<u32>) -> impl Fn(u32, Claim) -> bool {
         let kept: HashMap<u32, HashSet<u32>> =
             self.in_use.iter().map(|files| (files.keeper(), files.descriptors())).collect();

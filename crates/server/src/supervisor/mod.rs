@@ -1,18 +1,19 @@
-//! From settings to a running server and back: sockets, privileges, workers, signals.
+//! The supervisor: from settings to a running server and back, with sockets, privileges, workers and
+//! signals.
 //!
-//! The supervisor opens what the server listens on, forks the [workers] and a process for the
-//! [status](status_process), and then waits for signals: it never touches a connection. It has a single
-//! thread, so that it can fork at any time, and starts a worker again that has died. Whatever the
-//! architecture, a worker sees only its [`Control`](crate::control::Control).
+//! The supervisor opens the server's listeners, forks the [workers] and a process for
+//! the [status](status_process), and then waits for signals. It never touches a connection. It restarts
+//! workers that die. It has a single thread, so that it can fork at any time. Under every architecture, a
+//! worker sees only its [`Control`](crate::control::Control).
 //!
-//! Order matters. Sockets are opened with the privileges that the process was started with, which are then
-//! dropped; only then come workers, and the line that says the server listens is printed when nothing can
-//! fail any more.
+//! Order matters. The supervisor opens sockets with the privileges that the process was started with,
+//! then drops these privileges, and only then forks workers. The line that says where the server listens
+//! is printed when nothing can fail any more.
 //!
-//! A [`reload`] starts a new generation of workers, with settings that have been checked and listeners that
-//! are open. When it serves, the old one leaves the listeners to it and sees its connections to their end. A
-//! listener is open in the supervisor as long as it is wanted, so no client in its queue is ever lost with a
-//! worker.
+//! A [`reload`] starts a new generation of workers, with settings that have been checked and listeners
+//! that are open. When the new generation serves, the old one leaves the listeners to it and serves its
+//! own connections to the end. The supervisor keeps each listener open as long as the settings have it.
+//! So no client in a listener's queue is ever lost with a worker.
 
 mod common_table;
 mod reload;
@@ -49,31 +50,31 @@ use crate::listeners::{self, Listener, Listeners};
 use crate::shortfalls;
 use crate::status::{Endpoint, Hosts};
 
-/// A server could not start, or stopped working.
+/// Why a server could not start, or stopped working.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The settings are not acceptable.
     #[error("{0}")]
     Config(#[from] ConfigError),
-    /// A listener can't be had.
+    /// A listener cannot be opened.
     #[error(transparent)]
     Listen(#[from] listeners::ListenError),
-    /// The status endpoint can't be had.
+    /// The status endpoint cannot be opened.
     #[error(transparent)]
     Status(#[from] crate::status::BindError),
-    /// A log can't be opened.
+    /// An access log cannot be opened.
     #[error(transparent)]
     AccessLog(#[from] OpenError),
-    /// A log can't be opened.
+    /// The error log cannot be opened.
     #[error(transparent)]
     ErrorLog(#[from] error_log::InitError),
-    /// The document root can't be opened.
+    /// The document root cannot be opened.
     #[error(transparent)]
     Content(#[from] ContentError),
-    /// The settings ask for a user that an upgrade can't become.
+    /// The settings ask for a user that an upgrade cannot become.
     #[error("the settings ask for user {0}, as whom the server does not run, which takes a restart")]
     User(String),
-    /// A step that needs the kernel's consent failed.
+    /// The kernel refused a step.
     #[error("cannot {step}: {source}{}", remedy(.source))]
     System {
         /// What was tried.
@@ -81,7 +82,7 @@ pub enum RunError {
         /// Why it failed.
         source: io::Error,
     },
-    /// There is no worker that lives.
+    /// No worker lives.
     #[error("workers die as soon as they are started; the error log says why")]
     Workers,
     /// Workers had to be killed in the end.
@@ -95,7 +96,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Whether it is the configuration's: trying again does not help.
+    /// Whether the configuration is at fault. Then trying again does not help.
     pub fn is_bad_configuration(&self) -> bool {
         matches!(
             self,
@@ -107,19 +108,19 @@ impl RunError {
     }
 }
 
-/// How long stopping at once may take, how long after its drain timeout a worker may linger, and how long it
-/// may take to die.
+/// How long stopping at once may take, how long a worker may run beyond its drain timeout, and how long
+/// it may take to die.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long after its drain timeout a worker is told to stop that has not ended by itself: it may have been
-/// told of another timeout, before a reload, or not have come to hear of this drain yet.
+/// How long after the drain timeout to stop a worker that has not ended by itself. It may have been told
+/// another timeout before a reload, or may not have noticed this drain yet.
 const SLACK: Duration = Duration::from_millis(500);
 
 /// Serves until told to stop.
 ///
 /// # Errors
 ///
-/// The server can't start, or workers don't live.
+/// The server cannot start, or workers do not live.
 pub fn run(source: Source) -> Result<(), RunError> {
     if let Some(lent) = Bequest::take(&TRIAL, process::parent()).map_err(failed("be tried"))? {
         return trial::run(&source, lent);
@@ -186,7 +187,7 @@ pub fn run(source: Source) -> Result<(), RunError> {
     supervisor.supervise(&signals)
 }
 
-/// What is the process's own business, before anything is opened.
+/// Sets up the process itself, before anything is opened.
 fn prepare(settings: &Settings) -> Result<(), RunError> {
     signal::ignore_broken_pipe().map_err(failed("ignore SIGPIPE"))?;
     signal::ignore_background_output().map_err(failed("ignore SIGTTOU"))?;
@@ -197,14 +198,14 @@ fn prepare(settings: &Settings) -> Result<(), RunError> {
     Ok(())
 }
 
-/// A root is kept open for each site.
+/// Raises the limit because each site keeps its root open.
 pub(crate) fn raise_descriptor_limit() -> Result<(), RunError> {
     process::raise_descriptor_limit().map_err(failed("raise the descriptor limit"))?;
     Ok(())
 }
 
-/// Opens what the server listens on, gives up the privileges that it took, and sees whether workers can start
-/// without them.
+/// Opens the server's listeners and logs, gives up the privileges used for that, and checks that workers
+/// can start without them.
 fn open(settings: &Settings) -> Result<Opened, RunError> {
     let listeners = listeners::open_all(settings)?;
     let endpoint = settings.status.as_ref().map(|status| Endpoint::bind(status, &settings.status_socket));
@@ -216,13 +217,13 @@ fn open(settings: &Settings) -> Result<Opened, RunError> {
     Ok(Opened { listeners, endpoint, access_logs, workers: Vec::new() })
 }
 
-/// Gives up the privileges of the start for good, if the settings say for whom.
+/// Gives up the privileges of the start for good, if the settings name a user.
 pub(crate) fn become_user(settings: &Settings) -> Result<(), RunError> {
     let Some(user) = &settings.user else { return Ok(()) };
     process::drop_privileges(user, settings.group.as_deref()).map_err(failed(&format!("become user {user}")))
 }
 
-/// Warns of what is hardly meant in the settings, as `sluice check` does.
+/// Warns of settings that are probably mistakes, as `sluice check` does.
 fn tell_doubts(read: &Configuration) {
     const MOST: usize = 20;
     let doubts = read.doubts();
@@ -235,7 +236,7 @@ fn tell_doubts(read: &Configuration) {
     }
 }
 
-/// Whom root opens logs for.
+/// The user for whom root opens logs.
 fn heir(settings: &Settings) -> Result<Option<Heir>, RunError> {
     let Some(user) = settings.user.as_ref().filter(|_| process::is_root()) else { return Ok(None) };
     let (user, group) =
@@ -243,8 +244,8 @@ fn heir(settings: &Settings) -> Result<Option<Heir>, RunError> {
     Ok(Some(Heir { user, group }))
 }
 
-/// The access logs that the settings ask for. One that is open `before` goes on, with a file that its name
-/// leads to by now if that can be opened.
+/// The access logs of the settings. A log that is open in `before` is kept. If the file that its name
+/// stands for now can be opened, the log uses that file.
 fn access_logs<'a>(
     settings: &'a Settings,
     before: &'a [Arc<LogFile>],
@@ -264,9 +265,9 @@ fn access_logs<'a>(
     })
 }
 
-/// Goes on with what the program before has left, and with what else the settings ask for, if it can be had.
-/// Workers that can start have been seen in the trial; from here on nothing is a reason to end. Second: the
-/// listeners that nobody wants any more.
+/// Continues with what the program before has left, and opens what else the settings ask for, if
+/// possible. The trial has shown that workers can start, so nothing from here on is a reason to end. The
+/// second result is the listeners that are no longer wanted.
 fn take_over(mut opened: Opened, settings: &mut Settings) -> (Opened, Listeners) {
     let there = |log: Result<_, OpenError>| {
         log.inspect_err(|error| tracing::error!("there is no such access log: {error}")).ok()
@@ -286,42 +287,42 @@ fn take_over(mut opened: Opened, settings: &mut Settings) -> (Opened, Listeners)
     }
 }
 
-/// Those of `before` that are not among `now`.
+/// The listeners of `before` that are not in `now`.
 fn given_up(before: &[Listeners], now: &[Listeners]) -> Listeners {
     let goes_on = |old: &&Arc<Listener>| now.iter().flatten().any(|new| Arc::ptr_eq(new, old));
     before.iter().flatten().filter(|old| !goes_on(old)).cloned().collect()
 }
 
-/// What would keep every worker from starting keeps the server from starting.
+/// Checks for problems that would keep every worker from starting. They keep the server from starting.
 pub(crate) fn try_out(settings: &Settings) -> Result<(), RunError> {
     Resolvers::new(&settings.all_sites())?;
     Ok(())
 }
 
-/// Who starts, watches and ends everything else.
+/// The process that starts, watches and ends everything else.
 struct Supervisor {
     source: Source,
     program: Program,
     settings: Settings,
-    /// Of each copy.
+    /// The listeners of each copy.
     listeners: Vec<Listeners>,
     workers: Workers,
     remains: Remains,
     endpoint: Option<Arc<Endpoint>>,
     status: Option<StatusProcess>,
-    /// When the status process is to be started again.
+    /// When to restart the status process.
     status_due: Option<Instant>,
     started: SystemTime,
     phase: Phase,
-    /// When workers that still drain are told to stop.
+    /// When to stop workers that still drain.
     stop_due: Option<Instant>,
-    /// When workers that have not ended are killed.
+    /// When to kill workers that have not ended.
     deadline: Option<Instant>,
     /// No worker had to be killed.
     timely: bool,
-    /// Of the program that may take this one's place.
+    /// The trial of the program that may replace this one.
     trial: Option<Trial>,
-    /// The settings that may take the place of these.
+    /// The reload whose settings may replace these.
     reload: Option<Reload>,
 }
 
@@ -329,7 +330,7 @@ impl Supervisor {
     /// Waits for signals and acts on them, until the last worker has ended.
     fn supervise(mut self, signals: &SignalSet) -> Result<(), RunError> {
         let during_trials = signals.without(&[Signal::Hangup, Signal::User2]);
-        // The program before may have taken notice of ends that this one has to hear of.
+        // The program before may have consumed signals for ended children that this one must handle.
         self.note_ends()?;
         loop {
             let due = [
@@ -343,7 +344,7 @@ impl Supervisor {
                 self.reload.as_ref().map(|_| Instant::now() + reload::LOOK),
             ];
             let wait = due.into_iter().flatten().min();
-            // What would change what is tried waits for what comes of it.
+            // While a trial or reload is under way, signals that would change what is tried wait.
             let signals =
                 if self.trial.is_some() || self.reload.is_some() { &during_trials } else { signals };
             let signal = match wait {
@@ -354,13 +355,13 @@ impl Supervisor {
                 }
             };
             let signal = signal.map_err(failed("wait for signals"))?;
-            // Before anything is told to workers that have ended.
+            // Before workers that have ended are told anything.
             self.note_ends()?;
             self.settle_reload();
             match signal {
                 Some(Signal::Terminate | Signal::Interrupt | Signal::Quit) => self.end(),
                 Some(Signal::User1) => self.reopen_logs(),
-                // The others come too late for a server that ends.
+                // The other signals come too late for a server that ends.
                 _ if self.phase != Phase::Run => {}
                 Some(Signal::Hangup) => self.reload(),
                 Some(Signal::User2) => self.upgrade(),
@@ -377,7 +378,7 @@ impl Supervisor {
                 if !std::mem::replace(&mut self.timely, false) {
                     break;
                 }
-                // Whoever waits for a disk in the kernel can't be killed until that answers.
+                // A process that waits for a disk in the kernel cannot be killed until the disk answers.
                 self.deadline = Instant::now().checked_add(PATIENCE);
                 self.workers.kill();
             }
@@ -386,14 +387,14 @@ impl Supervisor {
             }
             if self.phase == Phase::Run {
                 self.restart();
-                // Not at the end: the kernel may take longer for it than there is time, and does it when this
+                // Not at the end: the kernel may take longer than there is time, and reaps them when this
                 // process is gone.
                 self.remains.clear_away(&self.children()).map_err(failed("clear away a process"))?;
             }
         }
         self.stop_status_process();
         if let Some(endpoint) = &self.endpoint {
-            // Whoever is started next can have the address, be the status process still about its last
+            // The next server can use the address, even if the status process is still finishing its last
             // answers.
             endpoint.stop_listening();
             endpoint.remove_socket_file();
@@ -405,7 +406,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts what has ended and whose time has come.
+    /// Restarts what has ended and whose time has come.
     fn restart(&mut self) {
         self.workers.restart(&self.settings, &self.listeners);
         if self.status_due.is_some_and(|due| due <= Instant::now()) {
@@ -413,8 +414,8 @@ impl Supervisor {
         }
     }
 
-    /// Has the status told by a process that knows the workers and listeners of now. If there is none to be
-    /// had, it is tried again: the server is worth more than its status.
+    /// Starts a status process that knows the current workers and listeners. If there is no process for
+    /// it, this is tried again later: the server matters more than its status.
     fn start_status_process(&mut self) {
         self.stop_status_process();
         self.status_due = None;
@@ -439,14 +440,14 @@ impl Supervisor {
         }
     }
 
-    /// The processes whose end is of interest.
+    /// The processes whose end must be handled.
     fn children(&self) -> Vec<u32> {
         let status = self.status.as_ref().map(|status| status.pid);
         let trial = self.trial.as_ref().map(|trial| trial.pid);
         self.workers.pids().into_iter().chain(status).chain(trial).collect()
     }
 
-    /// Takes notice of children that have ended.
+    /// Handles children that have ended.
     fn note_ends(&mut self) -> Result<(), RunError> {
         for pid in self.children() {
             let Some(how) = process::ended(pid).map_err(failed("wait for a worker"))? else { continue };
@@ -470,7 +471,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// The first time drains, the second time stops.
+    /// Drains the first time, and stops the second time.
     fn end(&mut self) {
         self.phase = if self.phase == Phase::Run { Phase::Drain } else { Phase::Stop };
         tracing::info!("{}", if self.phase == Phase::Drain { "draining" } else { "stopping at once" });
@@ -479,23 +480,24 @@ impl Supervisor {
             trial.break_off();
         }
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
-        // Before a worker can have closed one of them: no handshake is completed only to be reset.
+        // Before a worker can have closed one of them. So no handshake is completed only to be reset.
         self.listeners.iter().flatten().for_each(|listener| listener.refuse_new_handshakes());
         self.end_reload();
-        // Workers own the listeners from here on: what the last of them closes must be closed.
+        // Workers own the listeners from here on. When the last worker closes one, it must really be
+        // closed.
         self.listeners.clear();
         if let Some(status) = &self.status {
             status.control.enter(Phase::Drain);
         }
         self.workers.enter(self.phase);
         let drain = if self.phase == Phase::Drain { self.settings.drain_timeout } else { Duration::ZERO };
-        // Being told again does not put it off.
+        // Another signal does not postpone the deadline.
         let after = |time: Duration| Instant::now().checked_add(time);
         self.stop_due = if self.phase == Phase::Drain { after(drain + SLACK) } else { None };
         self.deadline = self.deadline.into_iter().chain(after(drain + PATIENCE)).min();
     }
 
-    /// Has the program tried that its file holds by now.
+    /// Starts a trial of the program that the file holds now.
     fn upgrade(&mut self) {
         self.workers.unmark_descriptors();
         let logs = self.workers.access_logs();
@@ -505,7 +507,7 @@ impl Supervisor {
         }
     }
 
-    /// Goes on as the program that was tried, if it has come through.
+    /// Becomes the program that was tried, if its trial succeeded.
     fn end_trial(&mut self, trial: Trial, how: Ended) {
         if self.phase != Phase::Run {
             return;
@@ -546,8 +548,8 @@ impl Supervisor {
         }
     }
 
-    /// Says where the server listens, one line for each listener, on standard error whatever the log is:
-    /// scripts that asked for port 0 read it.
+    /// Reports where the server listens, one line per listener. The lines go to standard error, whatever
+    /// the log is, because scripts that asked for port 0 read them.
     fn announce(&self) {
         let Settings { copies, workers, architecture, files, .. } = &self.settings;
         let workers = match (copies, workers) {
@@ -581,7 +583,7 @@ impl Supervisor {
     }
 }
 
-/// An address as the status tells it.
+/// An address as the status reports it.
 pub(crate) fn url(address: &ListenAddress) -> String {
     match address {
         ListenAddress::Tcp(address) => format!("http://{address}/"),
@@ -589,7 +591,7 @@ pub(crate) fn url(address: &ListenAddress) -> String {
     }
 }
 
-/// What a process ends with that has done what it was forked for.
+/// The exit code of a process that has done what it was forked for.
 fn exit_code(who: &str, result: Result<(), impl Display>) -> u8 {
     match result {
         Ok(()) => 0,
@@ -600,7 +602,7 @@ fn exit_code(who: &str, result: Result<(), impl Display>) -> u8 {
     }
 }
 
-/// What may be done about an error of the kernel's that says too little.
+/// A hint for a kernel error that says too little.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::WouldBlock => {

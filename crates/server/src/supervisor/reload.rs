@@ -1,4 +1,4 @@
-//! HUP: new settings are read, checked and tried, and only then those that the server serves by.
+//! HUP: reads new settings, checks and tries them, and only then uses them.
 //!
 //! ```text
 //! HUP --> settings, listeners, logs --> a generation of workers on trial, beside the one that serves
@@ -6,10 +6,11 @@
 //!         one has ended, or takes too long ------> it retires itself, and nothing has changed
 //! ```
 //!
-//! Until then the supervisor keeps what both generations have: the settings, listeners and logs of the one
-//! that serves are its own, those of the other are the [`Reload`]'s and the [workers](super::workers)'.
-//! Nothing is set on a listener that the new settings do without, and the status tells of the generation that
-//! serves. Another HUP, or USR2, waits for what comes of it, and TERM ends both.
+//! Until the outcome, the supervisor keeps what both generations have. The settings, listeners and logs
+//! of the serving generation are its own. Those of the other belong to the [`Reload`] and to the
+//! [workers](super::workers). Listeners that the new settings no longer have are left unchanged, and the
+//! status reports the serving generation. Another HUP or USR2 waits for the outcome. TERM ends both
+//! generations.
 
 use std::time::{Duration, Instant};
 
@@ -18,22 +19,22 @@ use super::{RunError, Supervisor, access_logs, failed, given_up, tell_doubts, tr
 use crate::config::Settings;
 use crate::listeners::{self, Listeners};
 
-/// How often is looked whether the workers have come to serve. That one has ended is told by a signal.
+/// How often to check whether the workers serve. A signal reports that one has ended.
 pub(super) const LOOK: Duration = Duration::from_millis(10);
 
-/// How long they may take.
+/// How long they may take to serve.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A reload under way.
 pub(super) struct Reload {
     settings: Settings,
-    /// Of each copy.
+    /// The listeners of each copy.
     listeners: Vec<Listeners>,
     due: Instant,
 }
 
 impl Supervisor {
-    /// Checks the settings and, if they are good, has new workers try to serve by them.
+    /// Checks the settings and, if they are good, starts new workers with them on trial.
     pub(super) fn reload(&mut self) {
         let mut states = vec![sd_notify::NotifyState::Reloading];
         states.extend(sd_notify::NotifyState::monotonic_usec_now());
@@ -64,7 +65,7 @@ impl Supervisor {
         Ok(Reload { settings, listeners, due: Instant::now() + PATIENCE })
     }
 
-    /// Goes by the new settings if their workers serve, and by those of before if they will not.
+    /// Uses the new settings if their workers serve, or keeps the old ones if the workers fail.
     pub(super) fn settle_reload(&mut self) {
         let Some(reload) = &self.reload else { return };
         match self.workers.outcome() {
@@ -79,12 +80,13 @@ impl Supervisor {
 
     fn confirm_reload(&mut self) {
         let Some(Reload { settings, listeners, .. }) = self.reload.take() else { return };
-        // Before anybody can have closed one of them.
+        // Before any worker can have closed one of them.
         for listener in given_up(&self.listeners, &listeners) {
             listener.refuse_new_handshakes();
         }
         self.workers.confirm();
-        // So that the status process does not come with a listener that it does not know and never closes.
+        // This comes first, so that the new status process does not hold a listener that it does not know
+        // and never closes.
         self.listeners = listeners;
         self.settings = settings;
         self.start_status_process();
@@ -97,20 +99,20 @@ impl Supervisor {
             self.close_new(&reload.listeners);
         }
         self.workers.withdraw();
-        // It counts what the clients of that generation have asked for.
+        // The new status process counts what the clients of the withdrawn generation have asked for.
         self.start_status_process();
         not_reloaded(why);
     }
 
-    /// Closes those that were opened for this reload, for all who have them open: a worker may take its time
-    /// to let go, and the next reload may want the address.
+    /// Closes the listeners that were opened for this reload, in all processes that have them open. A
+    /// worker may be slow to let go, and the next reload may want the address.
     fn close_new(&self, listeners: &[Listeners]) {
         for listener in given_up(listeners, &self.listeners) {
             listener.stop_listening();
         }
     }
 
-    /// At the end of the server, before all workers are told: nothing is tried any more.
+    /// Ends the trial when the server ends, before the workers learn of that.
     pub(super) fn end_reload(&mut self) {
         let Some(reload) = self.reload.take() else { return };
         for listener in given_up(&reload.listeners, &self.listeners) {
@@ -120,7 +122,7 @@ impl Supervisor {
     }
 }
 
-/// Tells why, which is a line for each mistake in the settings.
+/// Logs the reason, with a line for each mistake in the settings.
 fn not_reloaded(why: &str) {
     const MOST: usize = 20;
     let lines = why.lines().count();
@@ -131,7 +133,7 @@ fn not_reloaded(why: &str) {
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
 }
 
-/// Keys whose change a reload can't take over.
+/// Keys that have changed but that only a restart can change.
 fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
     let changed = [
         ("copies", old.copies != new.copies),

@@ -1,10 +1,9 @@
-//! Children that have ended, or have been told to and are of no more interest, until the kernel has cleared
-//! them away.
+//! Children that have ended, or that were told to end and are of no more interest, until they are reaped.
 //!
-//! Reaping a child takes its entries out of `/proc`. Where somebody looks at these at the same time, or the
-//! child's threads are still about it, the kernel has been seen to go round for 13 seconds, and the caller
-//! can do nothing meanwhile. So it is done when all that has calmed down: until then a process that has ended
-//! takes up little but its id.
+//! Reaping a child removes its entries from `/proc`. If another process reads these at the same time, or
+//! if the child's threads are still ending, the kernel has been observed to loop for 13 seconds. The
+//! caller is blocked meanwhile. So children are reaped later. Until then a process that has ended takes
+//! up little more than its id.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -17,23 +16,23 @@ const REST: Duration = Duration::from_secs(2);
 /// Children to be reaped.
 #[derive(Default)]
 pub(super) struct Remains {
-    /// Each with the time when it is due, which ascends.
+    /// Each child with the time when it is due, in ascending order.
     children: Vec<(u32, Instant)>,
 }
 
 impl Remains {
-    /// Has a child reaped later, if it has ended by then; otherwise later still.
+    /// Schedules a child to be reaped. If it has not ended by then, it is scheduled again.
     pub(super) fn add(&mut self, pid: u32) {
         self.children.push((pid, Instant::now() + REST));
     }
 
-    /// When [`clear_away`](Self::clear_away) is to be called next, if ever.
+    /// When to call [`clear_away`](Self::clear_away) next, if ever.
     pub(super) fn due(&self) -> Option<Instant> {
         self.children.first().map(|&(_, due)| due)
     }
 
-    /// Reaps those that are due; and orphans, which a container's first process gets: not one of `children`,
-    /// who are taken notice of elsewhere. wait(2).
+    /// Reaps the children that are due. Also reaps orphans, which the first process of a container gets.
+    /// It does not reap `children`, which are handled elsewhere. wait(2).
     pub(super) fn clear_away(&mut self, children: &[u32]) -> io::Result<()> {
         let now = Instant::now();
         let due = self.children.partition_point(|&(_, due)| due <= now);
@@ -42,7 +41,7 @@ impl Remains {
                 self.add(pid);
             }
         }
-        // The kernel tells the first alone: others are found when those of ours before them are gone.
+        // The kernel reports the first only. The others appear when our own before them are gone.
         while let Some(first) = process::any_ended()?
             && !children.contains(&first)
             && self.pids().all(|pid| pid != first)
@@ -52,7 +51,7 @@ impl Remains {
         Ok(())
     }
 
-    /// All of them.
+    /// The process ids of all of them.
     pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
         self.children.iter().map(|&(pid, _)| pid)
     }

@@ -1,7 +1,7 @@
-//! The process that answers status requests, so that it needs nothing of workers or supervisor but their
+//! The process that answers status requests. It needs nothing from workers or supervisor except their
 //! counters.
 //!
-//! It is a copy of the supervisor as of the last reload, and does nothing but [`serve`](Endpoint::serve).
+//! It is a copy of the supervisor as of the last reload, and only [serves](Endpoint::serve).
 
 use std::io;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use crate::control::{Control, Phase};
 use crate::error_log;
 use crate::status::{Endpoint, Hosts, Sources};
 
-/// A status process that runs.
+/// A running status process.
 pub(super) struct StatusProcess {
     pub(super) pid: u32,
-    /// By which it lets go of the listeners and says that the server drains, opens the error log anew, and
-    /// finishes its answers and ends.
+    /// Through this, the supervisor tells it to let go of the listeners and report that the server
+    /// drains, to reopen the error log, and to finish its answers and end.
     pub(super) control: Arc<Control>,
     since: Instant,
 }
 
-/// How long answers under way may take to be finished.
+/// How long answers under way may take.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 impl StatusProcess {
-    /// Forks it.
+    /// Forks the status process.
     pub(super) fn start(
         endpoint: &Endpoint,
         sources: Sources,
@@ -46,8 +46,8 @@ impl StatusProcess {
         Ok(Self { pid, control, since: Instant::now() })
     }
 
-    /// How long to wait before another is started, now that it has ended: one that ended soon will probably
-    /// do so again.
+    /// How long to wait before starting another one after it has ended. A process that ended soon will
+    /// probably do so again.
     pub(super) fn pause(&self) -> Duration {
         if self.since.elapsed() < QUICK { LONGEST_PAUSE } else { Duration::ZERO }
     }
@@ -77,7 +77,7 @@ fn answer(
             sources.drain();
         }
         if control.is_orphaned() {
-            // A successor can have its address, whoever of the workers still has it open.
+            // A successor can then use its address, even if a worker still has it open.
             endpoint.stop_listening();
             break;
         }

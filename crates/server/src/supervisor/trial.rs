@@ -1,9 +1,11 @@
-//! The trial of a new program: it starts as a child of the old one, is lent all that it would be left, runs
-//! with the same rights, and has a worker answer a request. Nobody's connections pass through it, and it
-//! changes nothing that others have in common with it.
+//! The trial of a new program before an upgrade. The new program starts as a child of the old one,
+//! borrows everything that it would inherit, and runs with the same rights. It starts a worker and has it
+//! answer a request. No client's connection passes through it, and it changes nothing that it shares with
+//! others.
 //!
-//! It says that it has come through by writing down the settings that it did so with, and by its exit code. A
-//! program that fails, crashes, hangs, or has never heard of trials does not, and the old one goes on.
+//! The new program reports success in two ways: it writes down the settings that it used, and it exits
+//! with code 0. A program that fails, crashes, hangs, or does not know of trials does not do both. Then
+//! the old program continues.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -31,26 +33,26 @@ use crate::status::Endpoint;
 /// How long a trial may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long its worker may take to answer, and how often is looked whether it still lives.
+/// How long the trial's worker may take to answer, and how often to check whether it still lives.
 const ANSWER: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// So many bytes of what it said are told.
+/// Most bytes of the new program's messages that are logged.
 const MOST_WORDS: u64 = 4 << 10;
 
-/// A trial under way, as the old program sees it.
+/// A trial under way, as seen by the old program.
 pub(super) struct Trial {
     pub(super) pid: u32,
     program: PathBuf,
     file: Identity,
     settings: File,
     said: Option<ChildStderr>,
-    /// When [`break_off`](Self::break_off) is to be called, unless it has been.
+    /// When to call [`break_off`](Self::break_off). `None`: it has been called.
     pub(super) due: Option<Instant>,
 }
 
 impl Trial {
-    /// Starts what the program's file holds now, in a child.
+    /// Starts the program's current file in a child.
     pub(super) fn start(
         program: &Program,
         listeners: &[Listeners],
@@ -68,7 +70,7 @@ impl Trial {
                 .arg0(name.map_or(program.path.as_os_str(), OsString::as_os_str))
                 .args(arguments)
                 .envs(variables)
-                // What systemd hears is the old program's to say.
+                // Only the old program reports to systemd.
                 .env_remove("NOTIFY_SOCKET")
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
@@ -79,7 +81,7 @@ impl Trial {
         let mut child = spawned.map_err(NotUpgraded::HandOn)?.map_err(cannot)?;
         let said = child.stderr.take();
         if let Some(said) = &said {
-            // A child of its own may keep the other end open.
+            // A child of the new program may keep the other end open.
             socket::set_nonblocking(said, true).map_err(cannot)?;
         }
         let (pid, due) = (child.id(), Some(Instant::now() + PATIENCE));
@@ -95,7 +97,7 @@ impl Trial {
         let _ = process::kill(self.pid);
     }
 
-    /// What has come of it, now that it has ended: the file that was tried, and the settings.
+    /// The outcome, once the child has ended: the file that was tried, and the settings.
     pub(super) fn outcome(self, how: Ended) -> Result<(Identity, File), NotUpgraded> {
         let has_said_so = self.settings.metadata().is_ok_and(|settings| settings.len() > 0);
         if how == Ended::Code(0) && has_said_so {
@@ -106,7 +108,7 @@ impl Trial {
         }
         let mut said = Vec::new();
         if let Some(stderr) = self.said {
-            // Where nothing more is there, that is an error.
+            // When nothing more has been written, this is an error.
             let _ = stderr.take(MOST_WORDS).read_to_end(&mut said);
         }
         let said = String::from_utf8_lossy(&said);
@@ -116,13 +118,13 @@ impl Trial {
     }
 }
 
-/// In the new program: goes all the way to a worker that answers, and says so.
+/// In the new program: starts a worker, has it answer a request, and reports success.
 pub(super) fn run(source: &Source, lent: Bequest) -> Result<(), RunError> {
     let Bequest { opened, log, settings: mut written } = lent;
     process::set_name("sluice:trial");
     process::signal_at_end_of_parent(Signal::Terminate)
         .map_err(failed("end with the program that serves"))?;
-    // What will be read in their place must mean the same.
+    // The written settings, which the upgraded program will read instead, must mean the same.
     let text = source.load()?.to_toml();
     let settings = Source::default().load_text(&text)?;
     if let Some(user) = &settings.user
@@ -131,18 +133,18 @@ pub(super) fn run(source: &Source, lent: Bequest) -> Result<(), RunError> {
         return Err(RunError::User(user.clone()));
     }
     error_log::try_open(&settings.error_log, log.as_ref())?;
-    // It is the old program that says what has come of this.
+    // The old program reports the outcome.
     error_log::init(&ErrorLog::Stderr, LogLevel::ERROR, None, None)?;
     super::prepare(&settings)?;
     try_out(&settings)?;
     let access_logs = super::access_logs(&settings, &opened.access_logs, None).collect::<Result<_, _>>()?;
-    // The worker is not to come with it.
+    // The worker must not inherit what was lent.
     drop(opened);
     answer_one(&settings, access_logs)?;
     written.write_all(text.as_bytes()).map_err(failed("write down the settings"))
 }
 
-/// Has a worker answer a request that comes by a socket which nobody else knows.
+/// Has a worker answer a request on a socket that no other process knows.
 fn answer_one(settings: &Settings, access_logs: Vec<Arc<LogFile>>) -> Result<(), RunError> {
     let step = "open a socket for a trial";
     let (listener, client) = socket::listen_with_client().map_err(failed(step))?;
@@ -155,7 +157,7 @@ fn answer_one(settings: &Settings, access_logs: Vec<Arc<LogFile>>) -> Result<(),
         .map_err(failed("start a worker"))?;
     let answer = ask(client.into(), &workers.pids());
     for pid in workers.pids() {
-        // It has nothing to finish, and no line of its log is to be written.
+        // The worker has nothing to finish, and no line of its log is to be written.
         let _ = process::kill(pid);
     }
     answer.map_err(failed("have a worker answer"))

@@ -1,4 +1,4 @@
-//! USR2: the process goes on as the program that its file holds by now, with the same id, listeners and
+//! USR2: the process becomes the program that its file holds now, with the same id, listeners and
 //! children.
 //!
 //! ```text
@@ -6,13 +6,13 @@
 //! new program: read the handover --> listeners --> workers of its own --> the old workers retire
 //! ```
 //!
-//! Listeners are open all the time. The old workers serve until the new ones have done so for a while, and
-//! see their connections to the end. They know nothing of the new program but signals: USR2 has a worker
-//! retire, TERM has it drain.
+//! Listeners are open all the time. The old workers serve until the new ones have served for a while, and
+//! then serve their connections to the end. They know the new program only by signals: USR2 retires a
+//! worker, TERM drains it.
 //!
-//! Once the process is the new program there is no way back, so whatever can be wrong with it is to be found
-//! in its [`trial`](super::trial). It then goes on by the settings as they were tried, whatever has become of
-//! the file since.
+//! Once the process is the new program there is no way back. So everything that can be wrong with it must
+//! be found in its [`trial`](super::trial). The new program then uses the settings exactly as they were
+//! tried, whatever has become of the file since.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -34,30 +34,31 @@ use crate::error_log::{self, HandedOn};
 use crate::listeners::{Listener, Listeners};
 use crate::status::Endpoint;
 
-/// The program file and what it was started with.
+/// The program file, and its arguments.
 pub(super) struct Program {
     pub(super) path: PathBuf,
     pub(super) arguments: Vec<OsString>,
 }
 
-/// Which file a path stands for: device, inode, and when it was changed, to the nanosecond.
+/// Identifies the file that a path stands for: device, inode, and time of the last change, to the
+/// nanosecond.
 pub(super) type Identity = (u64, u64, i64, i64);
 
-/// What a program leaves to the one that takes its place, or that is tried for it.
+/// What a program leaves to its successor, or lends to one on trial.
 pub(super) struct Legacy<'a> {
-    /// Of each copy.
+    /// The listeners of each copy.
     pub(super) listeners: &'a [Listeners],
     pub(super) endpoint: Option<&'a Endpoint>,
     pub(super) access_logs: &'a [Arc<LogFile>],
-    /// The settings as they were tried; in a trial, where to write them.
+    /// The settings as they were tried. In a trial, the file to write them to.
     pub(super) settings: &'a File,
-    /// Its children: workers that run, and whatever is still to be reaped.
+    /// The program's children: running workers, and processes still to be reaped.
     pub(super) workers: Vec<u32>,
 }
 
-/// What a server has open before its first worker.
+/// What a server has open before its first worker starts.
 pub(super) struct Opened {
-    /// Of each copy.
+    /// The listeners of each copy.
     pub(super) listeners: Vec<Listeners>,
     pub(super) endpoint: Option<Arc<Endpoint>>,
     pub(super) access_logs: Vec<Arc<LogFile>>,
@@ -68,13 +69,14 @@ pub(super) struct Opened {
 /// What the program before has left to this one, or lent to it for a trial.
 pub(super) struct Bequest {
     pub(super) opened: Opened,
-    /// Its error log, which may be one that can't be opened any more without the privileges of the start.
+    /// The program's error log. Without the privileges of the start, it may not be possible to open it
+    /// again.
     pub(super) log: Option<HandedOn>,
-    /// As of [`Legacy`].
+    /// See [`Legacy`].
     pub(super) settings: File,
 }
 
-/// Why the program goes on as it is.
+/// Why the old program continues.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotUpgraded {
     #[error("{program} can't be run: {source}")]
@@ -89,47 +91,47 @@ pub(super) enum NotUpgraded {
     HandOn(#[source] io::Error),
 }
 
-/// What the new program must know beside descriptors, which come in this order: listeners, status, logs,
-/// settings.
+/// What the new program must know in addition to the descriptors. Those come in this order: listeners,
+/// status, logs, settings.
 #[derive(Deserialize, Serialize)]
 struct Handover {
-    /// Of each listener the address that was asked for; none where systemd gave it.
+    /// For each listener, the address that was asked for. None if systemd gave the listener.
     asked: Vec<Option<String>>,
-    /// The listeners of each copy, by their place in `asked`.
+    /// The listeners of each copy, as indexes into `asked`.
     copies: Vec<Vec<usize>>,
-    /// Where status requests are answered, if anywhere.
+    /// The address for status requests, if there is one.
     status: Option<String>,
-    /// The error log's file, if it is one.
+    /// The error log's path, if it is a file.
     log: Option<PathBuf>,
-    /// An access log's, which need not be one that can be opened, either.
+    /// The path of an access log. It may not be possible to open this one again, either.
     #[serde(default)]
     access_log: Option<PathBuf>,
-    /// Those of others, where sites have logs of their own.
+    /// The paths of the other access logs, if sites have their own logs.
     #[serde(default)]
     other_access_logs: Vec<PathBuf>,
     workers: Vec<u32>,
 }
 
-/// The variables that hold a handover, and the numbers of its descriptors. A program that knows
-/// nothing of trials must not take one for its turn to serve, so there they are others.
+/// The variables for a handover and for the numbers of its descriptors. A trial uses other names, because
+/// a program that does not know of trials must not take it for its turn to serve.
 pub(super) struct Names {
     handover: &'static str,
     descriptors: &'static str,
 }
 
-/// To the program that takes our place.
+/// For the program that takes our place.
 pub(super) const UPGRADE: Names =
     Names { handover: "SLUICE_UPGRADE", descriptors: "SLUICE_UPGRADE_DESCRIPTORS" };
-/// To the one that is tried.
+/// For a program on trial.
 pub(super) const TRIAL: Names = Names { handover: "SLUICE_TRIAL", descriptors: "SLUICE_TRIAL_DESCRIPTORS" };
 
 impl Program {
-    /// What this process runs. Ask before the file can have been replaced.
+    /// The program of this process. Call this before its file can have been replaced.
     pub(super) fn of_this_process() -> io::Result<Self> {
         Ok(Self { path: process::program()?, arguments: std::env::args_os().collect() })
     }
 
-    /// What the path stands for now.
+    /// The identity of the file that the path stands for now.
     pub(super) fn identity(&self) -> Result<Identity, NotUpgraded> {
         match fs::metadata(&self.path) {
             Ok(file) => Ok((file.dev(), file.ino(), file.ctime(), file.ctime_nsec())),
@@ -137,18 +139,18 @@ impl Program {
         }
     }
 
-    /// Goes on as the file that has been tried; comes back only if that can't be.
+    /// Becomes the program file that was tried. Returns only if that fails.
     pub(super) fn execute(&self, tried: Identity, legacy: &Legacy<'_>) -> NotUpgraded {
         match self.identity() {
             Ok(now) if now == tried => {}
             Ok(_) => return NotUpgraded::Replaced(self.path.clone()),
             Err(error) => return error,
         }
-        // Whoever waits for children of its own needs that one: the file may be a script.
+        // The new program needs this signal if it waits for its own children. The file may be a script.
         let of_children = SignalSet::new(&[Signal::Child]);
         let _ = of_children.unblock();
         let executed = legacy.hand_on(&UPGRADE, |ours| {
-            // Where this program came by an upgrade itself, the handover to it is still there.
+            // If this program came by an upgrade itself, its own handover is still in the environment.
             let is_new = |name: &OsString| !ours.iter().any(|(our, _)| our == name);
             let others = std::env::vars_os().filter(|(name, _)| is_new(name)).collect::<Vec<_>>();
             process::execute(&self.path, &self.arguments, &[others, ours.clone()].concat())
@@ -167,8 +169,7 @@ impl Legacy<'_> {
         self.access_logs.iter().filter_map(|log| Some((log.path()?.to_owned(), log.as_fd())))
     }
 
-    /// Does something with the variables of the handover, while the descriptors stay open in what is
-    /// executed.
+    /// Calls `execute` with the variables of the handover. The descriptors stay open in what it executes.
     pub(super) fn hand_on<T>(
         &self,
         names: &Names,
@@ -217,8 +218,9 @@ impl Handover {
 }
 
 impl Bequest {
-    /// What this process has left to itself, or was lent by its parent for a trial, if it was; `owner` says
-    /// whose the listeners are. In a process with a single thread, before anything is opened.
+    /// Takes what this process has left to itself, or was lent by its parent for a trial, if it was.
+    /// `owner` is the process that owns the listeners. Call this in a process with a single thread,
+    /// before anything is opened.
     pub(super) fn take(names: &Names, owner: u32) -> io::Result<Option<Self>> {
         let Some(mut descriptors) = inherited::take_handed_on(names.descriptors)? else { return Ok(None) };
         let wrong =

@@ -1,4 +1,4 @@
-//! The life of a worker process, from the fork to its end.
+//! A worker process, from its fork to its end.
 
 use std::io;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use crate::listeners::Share;
 use crate::memory;
 use crate::service::Service;
 
-/// Bytes of the largest buffer whose memory is kept for the next when it is freed: that of a body, or of what
-/// is unsent of a reply, with what it grows beyond.
+/// The largest buffer whose memory is kept for later buffers when it is freed: a request's body, or the
+/// unsent part of a reply, including what it grows beyond that.
 const LARGEST_KEPT: usize = 2 << 20;
 
-/// Serves in a process that has just been forked, with a block of counters and a part in the queues for each
-/// thread that serves.
+/// Serves in a process that has just been forked. `threads` has a block of counters and a handle to the
+/// queues for each serving thread.
 pub(super) fn serve(
     settings: &Settings,
     cpus: Option<&[usize]>,
@@ -37,8 +37,8 @@ pub(super) fn serve(
 ) -> Result<(), RunError> {
     faults::at("begin");
     control.attend().map_err(failed("notice the end of the supervisor"))?;
-    // Only the supervisor executes programs, and what it executes in an upgrade may need privileges of its
-    // file's.
+    // Only the supervisor executes programs. The program that it executes in an upgrade may need
+    // privileges from its file.
     process::forgo_new_privileges().map_err(failed("forgo new privileges"))?;
     if let Some(cpus) = cpus {
         process::pin_to_cpus(cpus).map_err(failed(&format!("run on CPUs {cpus:?} alone")))?;
@@ -48,14 +48,15 @@ pub(super) fn serve(
     }
     faults::at("logs");
     let own = |opened: &Arc<LogFile>| match common {
-        // What the supervisor has open is the others' as well, and may come to be another log.
+        // The supervisor's descriptor is shared with the other workers, and may be reopened to another
+        // log.
         Some(_) => opened.try_clone().map(Arc::new),
         None => Ok(Arc::clone(opened)),
     };
     let start = |opened| own(opened).and_then(|own| Writer::start(own, threads.len()));
     let writers = access_logs.iter().map(start).collect::<Result<Vec<_>, _>>()?;
     if let Some((common, _)) = common {
-        // The supervisor closes them at the end of this process, be it killed or not.
+        // The supervisor closes them at the end of this process, even if the process is killed.
         for writer in &writers {
             common.own(writer.keep_open());
         }
@@ -94,7 +95,7 @@ pub(super) fn serve(
     note_start_memory(threads);
     faults::at("architecture");
     let result = architecture::run(services, listeners, settings, control);
-    // The services, whose logs have been flushed into the writer, are gone.
+    // The services are gone, and their logs have been flushed into the writers.
     let endings: Vec<_> = writers.into_iter().map(Writer::end).collect();
     for ending in endings {
         ending.wait();
@@ -102,9 +103,10 @@ pub(super) fn serve(
     result.map_err(failed("go on serving"))
 }
 
-/// For `sluice memory`: what the process has of its own before it serves, in equal parts for its threads.
+/// For `sluice memory`: the memory that this process has before it serves, divided equally among its
+/// threads.
 fn note_start_memory(threads: &[(&'static Counters, Desk)]) {
-    // Where the kernel does not tell, the model has no such figure.
+    // If the kernel does not report it, the model has no such figure.
     let bytes = memory::own_bytes().unwrap_or(0);
     for (block, _) in threads {
         block.start_memory_bytes.set(bytes / threads.len().max(1) as u64);

@@ -1,12 +1,13 @@
-//! The workers: forking them, starting those again that die, replacing a generation by the next.
+//! The workers: forks them, restarts those that die, and replaces one generation by the next.
 //!
-//! The next generation is on trial at first ([`propose`](Workers::propose)): it serves beside the one before,
-//! which goes on as if nothing were, until each of its workers has come to serve. Then it is
-//! [confirmed](Workers::confirm) and the one before retires; or it is [withdrawn](Workers::withdraw).
+//! The next generation starts on trial ([`propose`](Workers::propose)). It serves beside the current
+//! generation, which continues as before, until each new worker serves. Then the next generation is
+//! [confirmed](Workers::confirm) and the one before retires, or the next one is
+//! [withdrawn](Workers::withdraw).
 //!
-//! Each worker has a place, with a block of counters that outlives its processes. A worker that died is
-//! started again at once, one that keeps dying after a growing pause. What retired workers have counted goes
-//! to a block of the past when they end.
+//! Each worker has a slot (a [`Place`]), with blocks of counters that outlive its processes. A worker
+//! that dies is restarted at once. One that keeps dying is restarted after a growing pause. When retired
+//! workers end, their counts are added to a block of the past.
 
 use std::collections::HashSet;
 use std::io;
@@ -32,88 +33,89 @@ use crate::listeners::{Listener, Listeners, Share};
 use crate::placement::Position;
 use crate::status::{Endpoint, ListenerSource, Sources, WorkerSource};
 
-/// Every worker there is.
+/// All workers of this server.
 pub(super) struct Workers {
-    /// Those that serve.
+    /// Workers that serve.
     serving: Vec<Place>,
-    /// Those that are on trial.
+    /// The generation on trial.
     next: Option<Next>,
-    /// Those that finish what they began before a reload.
+    /// Workers of earlier generations, which finish what they began before a reload.
     retired: Vec<Place>,
-    /// Those that another program forked before it became this one, be they on their way out. They can only
-    /// be sent signals.
+    /// Workers that another program forked before this process became the current one, even those about
+    /// to end. Signals are the only way to reach them.
     adopted: Vec<u32>,
-    /// They have been told to retire.
+    /// The adopted workers have been told to retire.
     relieved: bool,
-    /// What workers that are gone have counted.
+    /// The counts of workers that are gone.
     past: &'static Counters,
-    /// Blocks that nobody counts in.
+    /// Blocks of counters that no worker uses.
     spare: Vec<&'static Counters>,
-    /// A worker has lived for a while, or served somebody.
+    /// A worker has lived for a while, or has served a client.
     lived: bool,
-    /// The descriptor table, once there are workers that have it in common with the supervisor.
+    /// The descriptor table, once there are workers that share it with the supervisor.
     common_table: Option<CommonTable>,
-    /// What the supervisor listens at for status requests, which is none of the workers' business.
+    /// The supervisor's listener for status requests. Workers do not use it.
     endpoint: Option<Arc<Endpoint>>,
-    /// What workers log requests to, opened while that was permitted.
+    /// The access logs that workers write to, opened while that was permitted.
     access_logs: Vec<Arc<LogFile>>,
-    /// Retired workers that had not let go of their listeners when it was last looked.
+    /// How many retired workers still had their listeners at the last check.
     leaving: usize,
-    /// What those that serve share in front of applications.
+    /// The application queues that the serving workers share.
     queues: Option<Queues>,
-    /// The lines in front of all applications that there have been.
+    /// The queues of all applications that have existed.
     lines: Lines,
-    /// So many desks at such queues have been given out, to workers of all generations.
+    /// How many handles to queues have been given out, to workers of all generations.
     desks: u32,
 }
 
 /// A generation on trial.
 struct Next {
     places: Vec<Place>,
-    /// Of each copy. Some may be open for this generation alone.
+    /// The listeners of each copy. Some may be open for this generation alone.
     listeners: Vec<Listeners>,
     access_logs: Vec<Arc<LogFile>>,
     queues: Queues,
-    /// The first end of a worker: which, and how.
+    /// How the first worker to end has ended.
     failure: Option<String>,
 }
 
-/// What has come of a trial so far.
+/// The state of a trial.
 pub(super) enum Outcome {
-    /// There are workers that have not come to serve yet.
+    /// Some workers do not serve yet.
     Open,
-    /// All of them serve.
+    /// All workers serve.
     Serves,
-    /// One has ended.
+    /// A worker has ended.
     Failed(String),
 }
 
-/// Where a worker is, or will be again.
+/// The slot of a worker that runs, or will run again.
 struct Place {
     number: usize,
     position: Position,
     /// The CPUs that it runs on; `None`: any.
     cpus: Option<Vec<usize>>,
     control: Arc<Control>,
-    /// One block for each thread that serves.
+    /// One block for each serving thread.
     counters: Vec<&'static Counters>,
-    /// Among how many these are shared out that have connections.
+    /// The number of threads that own connections. The blocks are divided among them.
     owners: usize,
     state: State,
-    /// Deaths one after another, each soon after the start.
+    /// Deaths in succession, each soon after the start.
     quick_deaths: u32,
-    /// Of a worker that has its descriptors in common with the others.
+    /// For a worker that shares its descriptor table with others.
     in_common: Option<InCommon>,
-    /// Those that its threads share with the other workers.
+    /// The queues that its threads share with the other workers.
     queues: Queues,
 }
 
-/// What is special about workers that have a descriptor table in common.
+/// Extra data for workers that share a descriptor table.
 struct InCommon {
     files: SharedFiles,
     /// The process that runs, or ran last.
     worker: Option<Common>,
-    /// The listeners that it accepts from: if they were closed here, they would be closed for it.
+    /// The listeners that the worker accepts from. Closing them here would close them for the worker,
+    /// too.
     share: Share,
 }
 
@@ -122,7 +124,7 @@ enum State {
     Runs {
         pid: u32,
         since: Instant,
-        /// What those that ran in its place before it had accepted.
+        /// How many connections earlier processes in this slot had accepted.
         accepted_before: u64,
     },
     Restarts {
@@ -133,17 +135,17 @@ enum State {
 
 /// A worker that dies sooner than this after its start will probably do so again.
 pub(super) const QUICK: Duration = Duration::from_secs(1);
-/// The longest pause before a worker is started again.
+/// The longest pause before a worker is restarted.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// So many quick deaths of a worker, when none has ever lived, mean that none ever will.
+/// After this many quick deaths of a worker, if no worker has ever lived, none ever will.
 const HOPELESS: u32 = 5;
-/// How often is looked whether workers have let go of listeners, or been between turns.
+/// How often to check whether workers have let go of listeners, or have been between turns.
 const TIDYING: Duration = Duration::from_millis(10);
 
 impl Workers {
-    /// None at first but those of the program before.
+    /// No workers at first, except those of the program before.
     pub(super) fn new(mut adopted: Vec<u32>, endpoint: Option<Arc<Endpoint>>) -> io::Result<Self> {
-        // A script on the way from the one program to the other may have reaped some.
+        // If a script ran between the two programs, it may have reaped some.
         adopted.retain(|&pid| process::ended(pid).is_ok());
         Ok(Self {
             serving: Vec::new(),
@@ -164,12 +166,12 @@ impl Workers {
         })
     }
 
-    /// Starts the first generation. Where the workers of the program before serve, what can't be started now
-    /// is started later.
+    /// Starts the first generation. If workers of the program before serve, what cannot be started now is
+    /// started later.
     ///
     /// # Errors
     ///
-    /// There are not enough processes to be had, and nobody else serves.
+    /// There are not enough processes, and no other workers serve.
     pub(super) fn begin(
         &mut self,
         settings: &Settings,
@@ -196,12 +198,12 @@ impl Workers {
         Ok(())
     }
 
-    /// Starts a generation that is to follow, and that serves beside the one before meanwhile. `copies` are
-    /// the listeners of each copy; `retiring`, what nobody is to listen on any more.
+    /// Starts the next generation, which serves beside the current one at first. `copies` are the
+    /// listeners of each copy. `retiring` are the listeners that no worker is to use any more.
     ///
     /// # Errors
     ///
-    /// There are not enough processes to be had; nothing has changed then.
+    /// There are not enough processes. Then nothing has changed.
     pub(super) fn propose(
         &mut self,
         settings: &Settings,
@@ -223,7 +225,7 @@ impl Workers {
         }
     }
 
-    /// How the trial stands.
+    /// The state of the trial.
     pub(super) fn outcome(&self) -> Outcome {
         match &self.next {
             Some(Next { failure: Some(why), .. }) => Outcome::Failed(why.clone()),
@@ -232,18 +234,19 @@ impl Workers {
         }
     }
 
-    /// Has the generation on trial take the place of the one before, which retires.
+    /// Confirms the generation on trial. It replaces the one before, which retires.
     pub(super) fn confirm(&mut self) {
         let Some(next) = self.next.take() else { return };
         let before = std::mem::replace(&mut self.serving, next.places);
         (self.access_logs, self.queues) = (next.access_logs, Some(next.queues));
-        // First, so that a listener that goes is emptied by those who see the one before leave it.
+        // This comes first. When the generation before leaves a retiring listener, the workers that see
+        // that empty it.
         self.serving.iter().for_each(|place| place.control.end_trial());
         self.retire(before);
     }
 
-    /// Sends the generation on trial away: its clients are served to the end, and workers that have not come
-    /// to serve are killed.
+    /// Withdraws the generation on trial. Its clients are served to the end, and workers that do not
+    /// serve yet are killed.
     pub(super) fn withdraw(&mut self) {
         if let Some(next) = self.next.take() {
             self.retire(next.places);
@@ -251,18 +254,18 @@ impl Workers {
         self.serving.iter().for_each(|place| place.control.wake());
     }
 
-    /// Kills those on trial that have not come to serve.
+    /// Kills workers on trial that do not serve yet.
     pub(super) fn kill_late(&self) {
         self.next.iter().flat_map(|next| &next.places).for_each(Place::kill_if_late);
     }
 
-    /// Nobody is forgotten before the last of them has ended.
+    /// Retires workers. Their slots are kept until the last of them has ended.
     fn retire(&mut self, mut places: Vec<Place>) {
         for place in &mut places {
             place.control.end_trial();
             place.control.enter(Phase::Retire);
             place.stay_away();
-            // It may hang, and hear nothing: it would keep the listeners for ever.
+            // The worker may hang and not notice. Then it would keep the listeners forever.
             place.kill_if_late();
         }
         self.retired.append(&mut places);
@@ -270,7 +273,7 @@ impl Workers {
         self.leaving = self.count_leaving();
     }
 
-    /// Starts a generation that logs to `access_logs`, as one `on_trial` or for good.
+    /// Starts a generation that logs to `access_logs`, either on trial or confirmed.
     fn start_into(
         &mut self,
         places: &mut Vec<Place>,
@@ -325,12 +328,12 @@ impl Workers {
         Ok(queues)
     }
 
-    /// What workers log requests to.
+    /// The access logs that workers write to.
     pub(super) fn access_logs(&self) -> &[Arc<LogFile>] {
         &self.access_logs
     }
 
-    /// Takes notice of the end of a worker; false if it is none.
+    /// Handles the end of a worker. Returns false if the process is no worker.
     pub(super) fn note_end(&mut self, pid: u32, how: Ended, phase: Phase) -> bool {
         if let Some(at) = self.adopted.iter().position(|&adopted| adopted == pid) {
             self.adopted.swap_remove(at);
@@ -367,19 +370,20 @@ impl Workers {
         {
             next.failure = failure;
         }
-        // It may have been the only one that was woken for a connection.
+        // It may have been the only worker that was woken for a connection.
         self.serving.iter().for_each(|place| place.control.wake());
         self.clear_away();
         true
     }
 
-    /// When the next worker is to be started again, if one is.
+    /// When the next worker is to be restarted, if any.
     pub(super) fn restart_due(&self) -> Option<Instant> {
         let due = |place: &Place| if let State::Restarts { at } = place.state { Some(at) } else { None };
         self.serving.iter().filter_map(due).min()
     }
 
-    /// Starts those again whose time has come; later, if there is no process to be had now.
+    /// Restarts the workers whose time has come. If there is no process for one now, it is tried again
+    /// later.
     pub(super) fn restart(&mut self, settings: &Settings, copies: &[Listeners]) {
         let due = |place: &Place| matches!(place.state, State::Restarts { at } if at <= Instant::now());
         if !self.serving.iter().any(due) {
@@ -394,7 +398,7 @@ impl Workers {
             let not_its_own = (&foreign, endpoint);
             let (common, logs) = (self.common_table.as_mut(), &*self.access_logs);
             match place.start(settings, copies, &retiring, common, logs, not_its_own) {
-                // Of the process, however many threads it has.
+                // Counted for the process, however many threads it has.
                 Ok(()) => place.counters[0].restarts.add(1),
                 Err(error) => {
                     let what = remedy(&error);
@@ -405,15 +409,15 @@ impl Workers {
         }
     }
 
-    /// When [`tidy`](Self::tidy) is to be called next, if there is anything to wait for.
+    /// When to call [`tidy`](Self::tidy) next, if there is anything to wait for.
     pub(super) fn tidying_due(&self) -> Option<Instant> {
         let waits_for_round = self.common_table.as_ref().is_some_and(|table| table.pending_round().is_some());
         let waits = waits_for_round || self.leaving > 0 || self.all().any(Place::keeps_listeners);
         waits.then(|| Instant::now() + TIDYING).into_iter().chain(self.relief_due()).min()
     }
 
-    /// When the workers of the program before are to retire: once each copy has one of this program's that
-    /// has not died soon after its start.
+    /// When the workers of the program before are to retire: once each copy has a worker of this program
+    /// that did not die soon after its start.
     fn relief_due(&self) -> Option<Instant> {
         if self.relieved || self.adopted.is_empty() {
             return None;
@@ -423,10 +427,13 @@ impl Workers {
         (0..copies).map(due).collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
-    /// Has the workers of the program before retire when they are not needed any more. Wakes those that serve
-    /// when a retired worker has left its listeners to them: it may have been the only one that was woken for
-    /// a connection, and have had no room for it. Where descriptors are in common: closes listeners that
-    /// workers have let go of, and what turns out to be nobody's.
+    /// Does three kinds of regular work.
+    ///
+    /// - Retires the workers of the program before when they are not needed any more.
+    /// - Wakes the serving workers when a retired worker has left its listeners to them. It may have been
+    ///   the only one that was woken for a connection, and have had no room for it.
+    /// - If descriptors are shared, closes listeners that workers have let go of, and descriptors that
+    ///   belong to no process.
     pub(super) fn tidy(&mut self) {
         let leaving = self.count_leaving();
         if leaving < std::mem::replace(&mut self.leaving, leaving) {
@@ -449,25 +456,27 @@ impl Workers {
         }
     }
 
-    /// Before another program is run: a descriptor that is marked as nobody's would be handed on to it.
+    /// Takes the marks away before another program is executed. A descriptor marked as unowned would be
+    /// inherited by it.
     pub(super) fn unmark_descriptors(&mut self) {
         if let Some(table) = &mut self.common_table {
             table.forget_suspects();
         }
     }
 
-    /// Retired workers that still have their listeners.
+    /// How many retired workers still have their listeners.
     fn count_leaving(&self) -> usize {
         let is_leaving = |place: &&Place| place.pid().is_some() && place.control.let_go() != LetGo::All;
         self.retired.iter().filter(is_leaving).count()
     }
 
-    /// Before another program is run that can send workers signals only, and after that has failed.
+    /// Call this before executing another program, which can only send signals to workers, and again if
+    /// that fails.
     pub(super) fn speak_by_signals(&self, by_signals: bool) {
         self.all().for_each(|place| place.control.speak_by_signals(by_signals));
     }
 
-    /// What a process is to close that is forked with copies of all that the supervisor has open, and knows
+    /// What a forked process must close. It has copies of all that the supervisor has open, and uses only
     /// these listeners and access logs.
     pub(super) fn foreign(&self, known: &[Listeners], known_logs: &[Arc<LogFile>]) -> Foreign {
         let is_known = |held: &&Arc<Listener>| known.iter().flatten().any(|one| Arc::ptr_eq(one, held));
@@ -493,7 +502,7 @@ impl Workers {
         files
     }
 
-    /// Sees to what a worker leaves behind that had its descriptors in common with the others.
+    /// Cleans up after a worker that shared its descriptor table with the others.
     fn clean_up(&mut self, worker: &Common, files: &SharedFiles) {
         let living = self.living();
         let Some(table) = &mut self.common_table else { return };
@@ -501,19 +510,19 @@ impl Workers {
         self.all().for_each(|place| place.control.call_round(round));
     }
 
-    /// The owners in the ledger that live.
+    /// The owners in the ledger that are alive.
     fn living(&self) -> HashSet<u32> {
         self.all().filter_map(Place::living).collect()
     }
 
-    /// Whether every attempt at starting a worker has failed, and there are none of the program before.
+    /// Whether every attempt to start a worker has failed, and there are none of the program before.
     pub(super) fn never_lived(&self) -> bool {
         !self.lived
             && self.adopted.is_empty()
             && self.serving.iter().any(|place| place.quick_deaths >= HOPELESS)
     }
 
-    /// Has all workers move on to a later phase. None is on trial any more.
+    /// Moves all workers on to a later phase. This ends a trial.
     pub(super) fn enter(&mut self, phase: Phase) {
         self.retired.extend(self.next.take().into_iter().flat_map(|next| next.places));
         match phase {
@@ -530,7 +539,7 @@ impl Workers {
 
     pub(super) fn reopen_logs(&self) {
         self.all().for_each(|place| place.control.reopen_logs());
-        // For workers that are yet to come.
+        // For workers that start later.
         let on_trial = self.next.iter().flat_map(|next| &next.access_logs);
         let is_new = |log: &&Arc<LogFile>| !self.access_logs.iter().any(|other| Arc::ptr_eq(other, log));
         for log in self.access_logs.iter().chain(on_trial.filter(is_new)) {
@@ -540,12 +549,12 @@ impl Workers {
         }
     }
 
-    /// Those that run.
+    /// The process ids of running workers.
     pub(super) fn pids(&self) -> Vec<u32> {
         self.all().filter_map(Place::pid).chain(self.adopted.iter().copied()).collect()
     }
 
-    /// Ends all workers that have not ended.
+    /// Kills all workers that have not ended.
     pub(super) fn kill(&self) {
         self.kill_adopted();
         for place in self.all() {
@@ -556,14 +565,14 @@ impl Workers {
         }
     }
 
-    /// Whether all have ended.
+    /// Whether all workers have ended.
     pub(super) fn are_gone(&self) -> bool {
         self.adopted.is_empty() && self.all().all(|place| matches!(place.state, State::Gone))
     }
 
-    /// What the status endpoint tells.
+    /// The sources of what the status endpoint reports.
     pub(super) fn sources(&self, architecture: &str, started: SystemTime, copies: &[Listeners]) -> Sources {
-        // A worker is who has connections.
+        // The status counts as a worker what owns connections.
         let threads = |place: &Place| -> Vec<_> {
             let worker = |counters: &[&'static Counters]| {
                 let control = Arc::clone(&place.control);
@@ -586,7 +595,7 @@ impl Workers {
         )
     }
 
-    /// Lets go of retired workers that are gone.
+    /// Drops retired workers that are gone.
     fn clear_away(&mut self) {
         let (past, spare) = (self.past, &mut self.spare);
         self.retired.retain_mut(|place| {
@@ -609,7 +618,7 @@ impl Workers {
     }
 
     fn send_adopted(&self, signal: Signal) {
-        // One that has ended will be reaped.
+        // A worker that has ended will be reaped.
         self.adopted.iter().for_each(|&pid| drop(process::send(pid, signal)));
     }
 
@@ -629,7 +638,7 @@ impl Place {
         self.number != other.number && self.position.copy == other.position.copy
     }
 
-    /// Gives back what its threads held in queues that others share.
+    /// Gives back the slots that its threads held in shared queues.
     fn give_back_queued(&self) {
         let threads = self.counters.len();
         (0..threads).for_each(|thread| self.queues.clear(self.number * threads + thread));
@@ -689,14 +698,14 @@ impl Place {
         Ok(())
     }
 
-    /// What it is called in lists of processes, in 15 bytes. The supervisor is called as its file is:
+    /// The name in process lists, at most 15 bytes. The supervisor is named after its file, so
     /// `killall sluice` and the like reach it alone.
     fn name(&self) -> String {
         let number = self.number;
         if number < 100 { format!("sluice:worker{number}") } else { format!("sluice:w{number}") }
     }
 
-    /// When it will have lived for a while, if it runs, and for that copy.
+    /// When it will have lived for a while, if it runs and belongs to that copy.
     fn steady_at(&self, copy: usize) -> Option<Instant> {
         match self.state {
             State::Runs { since, .. } if self.position.copy == copy => Some(since + QUICK),
@@ -704,35 +713,35 @@ impl Place {
         }
     }
 
-    /// How many connections it has accepted, in all its lives.
+    /// How many connections all processes in this slot have accepted.
     fn accepted(&self) -> u64 {
         self.counters.iter().map(|block| block.accepts.get()).sum()
     }
 
-    /// Kills it if it has not come to serve, and has no client that would be lost with it.
+    /// Kills the worker if it does not serve yet and has no client that would be lost with it.
     fn kill_if_late(&self) {
         let State::Runs { pid, accepted_before, .. } = self.state else { return };
         if !self.control.serves() && self.accepted() == accepted_before {
-            // At once: it may be about to serve.
+            // At once, because it may be about to serve.
             let _ = process::kill(pid);
             tracing::error!("{} has not come to serve, and is killed", self.who(pid));
         }
     }
 
-    /// It is not started again if it has died.
+    /// Does not restart the worker if it has died.
     fn stay_away(&mut self) {
         if matches!(self.state, State::Restarts { .. }) {
             self.state = State::Gone;
         }
     }
 
-    /// Its owner in the ledger, if it has one that runs.
+    /// The worker's owner number in the ledger, if it has one and runs.
     fn living(&self) -> Option<u32> {
         self.pid()?;
         self.in_common.as_ref()?.worker.as_ref().map(|worker| worker.owner)
     }
 
-    /// Whether there are listeners that it is to let go of.
+    /// Whether there are listeners that the worker is still to let go of.
     fn keeps_listeners(&self) -> bool {
         let is_leaving = self.control.asked() != Phase::Run;
         self.in_common.as_ref().is_some_and(|in_common| {
@@ -741,7 +750,7 @@ impl Place {
         })
     }
 
-    /// Closes listeners that it has let go of, if nobody else uses them.
+    /// Closes listeners that the worker has let go of, if no other slot uses them.
     fn drop_listeners(&mut self) {
         let Some(in_common) = &mut self.in_common else { return };
         let let_go = match self.state {
@@ -757,12 +766,12 @@ impl Place {
         }
     }
 
-    /// What the log calls it, as the process that it is or was.
+    /// The worker's name in the log, with the process that it is or was.
     fn who(&self, pid: u32) -> String {
         format!("worker {} (process {pid})", self.number)
     }
 
-    /// Its process, if it runs.
+    /// The worker's process, if it runs.
     fn pid(&self) -> Option<u32> {
         if let State::Runs { pid, .. } = self.state { Some(pid) } else { None }
     }
@@ -774,17 +783,17 @@ impl InCommon {
     }
 }
 
-/// What a forked process has open that is others' to close; nothing, as long as there is no common descriptor
+/// What a forked process has open that others are to close. Empty unless there is a shared descriptor
 /// table.
 pub(super) struct Foreign {
     ledger: Option<Ledger>,
     listeners: Listeners,
-    /// Logs that others write to.
+    /// Access logs that others write to.
     access_logs: Vec<Arc<LogFile>>,
 }
 
 impl Foreign {
-    /// In the process that has it, but for these listeners.
+    /// Closes all of it in the calling process, except the listeners in `but`.
     pub(super) fn close(&self, but: &[Arc<Listener>]) {
         let is_foreign = |held: &&Arc<Listener>| !but.iter().any(|one| Arc::ptr_eq(one, held));
         self.listeners.iter().filter(is_foreign).for_each(|listener| listener.close());
@@ -795,7 +804,7 @@ impl Foreign {
     }
 }
 
-/// How long to wait before a worker is started again that has died so many times soon after its start.
+/// How long to wait before restarting a worker that has died `quick_deaths` times soon after its start.
 fn pause(quick_deaths: u32) -> Duration {
     match quick_deaths {
         0 | 1 => Duration::ZERO,

@@ -1,4 +1,4 @@
-//! Files below a directory that cannot be left.
+//! Files beneath a root directory that no path can leave.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,28 +10,28 @@ use rustix::io::Errno;
 use super::directory::{Directory, PLACE, Resolution, probe_resolve_cached, resolve};
 use super::{links, walk};
 
-/// What a file that is served is opened with: a pipe's missing writer is not waited for, a terminal does not
-/// become the process's.
+/// The flags for opening a served file. It does not wait for a pipe's writer, and a terminal does not
+/// become the controlling terminal of the process.
 pub(super) const READ: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
-/// A file that is only looked at.
+/// The flags for a file that is only examined.
 const FOUND: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// Which symbolic links are followed on the way to a file.
+/// Which symbolic links in a path are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Symlinks {
     /// None: a path with one fails with `ELOOP`.
     None,
-    /// Those that stay below the root, `path_resolution(7)`; others fail with `EXDEV`. The target of an
-    /// absolute one stays there if it begins with the path that the root was opened by, or with the one that
-    /// it has in truth (which takes `/proc`).
+    /// Those that stay beneath the root, `path_resolution(7)`; others fail with `EXDEV`. An absolute
+    /// target stays beneath the root if it begins with the path that the root was opened by, or with the
+    /// root's real path (which requires `/proc`).
     Beneath,
     /// Any, wherever it leads.
     Any,
 }
 
 impl Directory {
-    /// Opens the root of a tree, by the best resolution that works here. open(2) with `O_PATH`.
+    /// Opens the root of a tree, with the best resolution that works here. open(2) with `O_PATH`.
     pub fn open(path: &Path) -> io::Result<Self> {
         let directory = Self::open_with(path, Resolution::Kernel)?;
         match open_beneath(&directory, b".", Symlinks::Beneath) {
@@ -39,12 +39,13 @@ impl Directory {
             _ if probe_resolve_cached().is_err() => {
                 Ok(Self { resolution: Resolution::KernelUncached, ..directory })
             }
-            // Whatever else may be wrong, the path concerned will tell.
+            // Any other problem will appear when a path is opened.
             _ => Ok(directory),
         }
     }
 
-    /// What has no files in it, and is no directory: nothing can be opened beneath it. `memfd_create(2)`.
+    /// A root that is not a directory and has no files: nothing can be opened beneath it.
+    /// `memfd_create(2)`.
     pub fn none() -> io::Result<Self> {
         let descriptor = super::in_memory("no directory")?.into();
         Ok(Self { descriptor, path: PathBuf::new(), resolution: Resolution::Kernel })
@@ -55,13 +56,14 @@ impl Directory {
         Ok(Self { descriptor, path: std::path::absolute(path)?, resolution })
     }
 
-    /// Opens the directory that a path names now, which need not be this one any more. open(2) with `O_PATH`.
+    /// Opens the directory that a path names now, which may be another one than this. open(2) with
+    /// `O_PATH`.
     pub fn reopen(&self, path: &Path) -> io::Result<OwnedFd> {
         Ok(open_place(path)?)
     }
 
-    /// Opens the directory that a path names now, if the kernel has all of it in memory; fails with
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) where [`open_beneath_cached`] does.
+    /// Opens the directory that a path names now, if the kernel has the whole path in memory. Fails with
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) in the same cases as [`open_beneath_cached`].
     pub fn reopen_cached(&self, path: &Path) -> io::Result<OwnedFd> {
         Ok(match self.resolution {
             Resolution::Kernel => fs::openat2(CWD, path, PLACE, Mode::empty(), ResolveFlags::CACHED),
@@ -70,61 +72,61 @@ impl Directory {
     }
 }
 
-/// Opens the file or directory at `path` below `root` for reading, without waiting for a pipe's other end.
-/// openat2(2), openat(2).
+/// Opens the file or directory at `path` beneath `root` for reading, without waiting for the other end of
+/// a pipe. openat2(2), openat(2).
 ///
-/// The path is relative (`.` is the root itself). One that begins with `/` or has a `..` component fails with
-/// `EXDEV` whatever the symbolic links, one with a NUL with `EINVAL`.
+/// The path is relative (`.` is the root itself). A path that begins with `/` or has a `..` component
+/// fails with `EXDEV`, whatever the symbolic links. A path with a NUL fails with `EINVAL`.
 pub fn open_beneath(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Result<OwnedFd> {
     Ok(open_as(root, path, symlinks, READ, ResolveFlags::empty())?)
 }
 
-/// Opens what [`open_beneath`] would, if the kernel has all of it in memory: what would have to be read from
-/// a disk fails with [`WouldBlock`](io::ErrorKind::WouldBlock), and so does everything in a sandbox that does
-/// not know openat2(2). So does now and then what is in memory, when something is mounted or renamed
-/// meanwhile, wherever that is. openat2(2) with `RESOLVE_CACHED`.
+/// Opens what [`open_beneath`] would open, if the kernel has all of it in memory. Otherwise it fails with
+/// [`WouldBlock`](io::ErrorKind::WouldBlock), because it would have to read from a disk. In a sandbox
+/// that does not know openat2(2), it always fails so. It also fails occasionally for what is in memory,
+/// when anything on the system is mounted or renamed meanwhile. openat2(2) with `RESOLVE_CACHED`.
 pub fn open_beneath_cached(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Result<OwnedFd> {
     Ok(open_as(root, path, symlinks, READ, ResolveFlags::CACHED)?)
 }
 
-/// The file at `path`, found like [`open_beneath`] finds it, to be looked at. It is not opened (`O_PATH`), so
-/// neither a device nor the writer of a pipe notices.
+/// The file at `path`, found as [`open_beneath`] finds it, to be examined. The file is not opened
+/// (`O_PATH`), so neither a device nor the writer of a pipe notices.
 pub fn find_beneath(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Result<OwnedFd> {
     Ok(open_as(root, path, symlinks, FOUND, ResolveFlags::empty())?)
 }
 
-/// [`find_beneath`] as far as the kernel has in memory what that takes.
+/// Like [`find_beneath`], if the kernel has everything that it needs in memory.
 pub fn find_beneath_cached(root: &Directory, path: &[u8], symlinks: Symlinks) -> io::Result<OwnedFd> {
     Ok(open_as(root, path, symlinks, FOUND, ResolveFlags::CACHED)?)
 }
 
-/// Whether an error of [`open_beneath`] says that there is a symbolic link on the way, which may not be
+/// Whether an error of [`open_beneath`] means that the path contains a symbolic link that may not be
 /// followed.
 pub fn is_link(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ELOOP)
 }
 
-/// Why a file could not be opened, as far as it makes a difference. `path_resolution(7)`, open(2).
+/// Why a file could not be opened, as far as callers distinguish it. `path_resolution(7)`, open(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenFailure {
     /// There is no such file.
     Missing,
-    /// The path, or a symbolic link on it, leads out of the root.
+    /// The path, or a symbolic link in it, leads out of the root.
     Outside,
-    /// There is a symbolic link on the way, which is not to be followed, or there are too many.
+    /// The path contains a symbolic link that may not be followed, or too many links.
     Link,
-    /// It may not be read, or a directory on the way not be searched.
+    /// The file may not be read, or a directory in the path may not be searched.
     Denied,
-    /// It is of a kind that can't be read: a socket, a device without driver.
+    /// The file is of a kind that cannot be read: a socket, or a device without a driver.
     Irregular,
-    /// The process or the system is out of descriptors.
+    /// The process or the system has run out of descriptors.
     Exhausted,
     /// The file system failed.
     Failed,
 }
 
 impl OpenFailure {
-    /// The failure behind an error of [`open_beneath`].
+    /// The failure that an error of [`open_beneath`] stands for.
     pub fn of(error: &io::Error) -> Self {
         match Errno::from_io_error(error) {
             Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL) => Self::Missing,
@@ -139,7 +141,7 @@ impl OpenFailure {
     }
 }
 
-/// `how` is nothing, or that only memory is looked into.
+/// `how` is empty, or restricts the call to what is in memory.
 fn open_as(
     root: &Directory,
     path: &[u8],
@@ -171,12 +173,12 @@ fn open_place(path: &Path) -> rustix::io::Result<OwnedFd> {
     fs::openat(CWD, path, PLACE, Mode::empty())
 }
 
-/// Whether a path leads out of the root by what it says.
+/// Whether the text of a path leads out of the root.
 fn leaves(path: &[u8]) -> bool {
     path.starts_with(b"/") || path.split(|byte| *byte == b'/').any(|component| component == b"..")
 }
 
-/// Old kernels and seccomp sandboxes.
+/// Old kernels and seccomp sandboxes refuse openat2(2).
 fn is_refused(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
 }
@@ -196,7 +198,7 @@ pub(super) mod tests {
     use crate::file::{FileKind, path_of, read_at, stat};
     use crate::own_process;
 
-    /// `inside` is what is served, `outside` what must not be.
+    /// `inside` is served, `outside` must not be.
     pub(in crate::file) struct Tree {
         _keep: TempDir,
         pub(in crate::file) inside: PathBuf,
@@ -279,8 +281,9 @@ pub(super) mod tests {
         }
     }
 
-    /// What a look in memory finds, each after one that may wait and brings the path there: mounts and
-    /// renames of others make a look give up for as long as they last, and what was brought may be evicted.
+    /// The result of a lookup in memory. Before each attempt, a lookup that may wait loads the path.
+    /// Mounts and renames by other processes make a lookup fail while they last, and what was loaded may
+    /// be evicted.
     fn repeated(tries: u32, bring: impl Fn(), look: impl Fn() -> io::Result<OwnedFd>) -> io::Result<OwnedFd> {
         for _ in 0..tries {
             bring();
@@ -392,7 +395,7 @@ pub(super) mod tests {
             ] {
                 assert_eq!(error(open_beneath(&root, path, policy)), libc::EXDEV, "{policy:?} {path:?}");
             }
-            // Not what it looks like.
+            // These names only look like `..`.
             assert_eq!(error(open_beneath(&root, b"...", policy)), libc::ENOENT);
             assert_eq!(error(open_beneath(&root, b"..x", policy)), libc::ENOENT);
         }
@@ -448,13 +451,14 @@ pub(super) mod tests {
             assert_eq!(error(open_beneath(&root, b"loop", policy)), libc::ELOOP);
             assert_eq!(error(open_beneath(&root, b"absolute-loop", policy)), libc::ELOOP);
         }
-        // The kernel says so of paths, which must not be lost on the way: a file is no directory.
+        // The kernel reports these errors for paths, and the code must preserve them: a file is not a
+        // directory.
         assert_eq!(error(open_beneath(&root, b"absolute/", Symlinks::Beneath)), libc::ENOTDIR);
         let round = b"sub/root/".repeat(41);
         assert_eq!(error(open_beneath(&root, &round, Symlinks::Beneath)), libc::ELOOP);
     }
 
-    /// Whichever name the root has in them.
+    /// Tests an absolute link with each name of the root.
     #[test]
     fn follows_absolute_links_by_every_name_of_the_root() {
         let tree = tree();
@@ -467,8 +471,9 @@ pub(super) mod tests {
         let named = Directory::open(&name).unwrap();
         for path in [b"by-name".as_slice(), b"absolute"] {
             assert_eq!(content(&open_beneath(&named, path, Symlinks::Beneath).unwrap()), "content");
-            // What followed a link in the tick that made it notes when it did so, and the next has to note it
-            // again (`relatime`), which takes waiting. The one after that has not.
+            // Following a link in the same tick that created it updates its access time, and the next
+            // lookup must update it again (`relatime`), which requires waiting. The lookup after that
+            // does not.
             let cached = (0..100).find_map(|_| {
                 open_beneath(&named, path, Symlinks::Beneath).unwrap();
                 let cached = open_beneath_cached(&named, path, Symlinks::Beneath);
@@ -480,7 +485,7 @@ pub(super) mod tests {
         assert_eq!(error(open_beneath(&named, b"similar", Symlinks::Beneath)), libc::EXDEV);
     }
 
-    /// A walk of our own leads where the kernel's does, and fails as that does.
+    /// The stepwise walk leads where the kernel's does, and fails in the same way.
     #[test]
     fn leads_to_the_same_step_by_step() {
         const NAMES: [&[u8]; 17] = [
@@ -527,7 +532,7 @@ pub(super) mod tests {
         }
     }
 
-    /// A directory that is moved out of the root while a link leads through it and back by `..`.
+    /// A directory is moved out of the root while a link leads through it and back by `..`.
     #[test]
     fn never_leaves_the_root_by_a_rename() {
         let tree = tree();
@@ -593,7 +598,7 @@ pub(super) mod tests {
                 }
             });
             while !mover.is_finished() {
-                // `up` goes through `..`, where the kernel wants to know that nothing moved meanwhile.
+                // `up` leads through `..`, for which the kernel requires that nothing moved meanwhile.
                 match open_beneath(&root, b"sub/up", Symlinks::Beneath) {
                     Ok(file) => assert_eq!(content(&file), "content"),
                     Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EAGAIN)),
@@ -622,7 +627,7 @@ pub(super) mod tests {
         });
     }
 
-    /// As old container runtimes do: an unknown system call fails with EPERM. seccomp(2).
+    /// Imitates old container runtimes, where an unknown system call fails with EPERM. seccomp(2).
     fn refuse_openat2() {
         let instruction = |code: u32, operand: u32, if_true: u8, if_false: u8| libc::sock_filter {
             code: code as u16,
@@ -631,7 +636,7 @@ pub(super) mod tests {
             k: operand,
         };
         let mut program = [
-            // The number of the call comes first in what a filter sees.
+            // The call's number comes first in the data of a filter.
             instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
             instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, libc::SYS_openat2 as u32, 0, 1),
             instruction(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, 0, 0),

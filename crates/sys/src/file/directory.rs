@@ -1,4 +1,4 @@
-//! The root of a tree, and what the kernel resolves beneath it.
+//! The root of a tree, and how paths beneath it are resolved.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use rustix::fs::{self, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// A directory that only serves as a place to open from.
+/// The flags for a directory that other files are opened from.
 pub(super) const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// The root of a tree, for [`open_beneath`](super::open_beneath).
@@ -19,14 +19,14 @@ pub struct Directory {
     pub(super) resolution: Resolution,
 }
 
-/// Who walks along a path.
+/// How paths beneath the root are resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Resolution {
     /// The kernel, in one call: openat2(2).
     Kernel,
-    /// The same, where it can't say what it has in memory: before Linux 5.12.
+    /// By the kernel, which cannot say what it has in memory: before Linux 5.12.
     KernelUncached,
-    /// We, one component after the other (`walk`): for sandboxes that do not know openat2.
+    /// By this crate, one component at a time (`walk`): for sandboxes that do not know openat2.
     Stepwise,
 }
 
@@ -42,10 +42,11 @@ pub(super) fn resolve(
     flags: OFlags,
     more: ResolveFlags,
 ) -> rustix::io::Result<OwnedFd> {
-    /// The kernel gives up (`EAGAIN`) where a rename anywhere in the system came between, which is rare.
+    /// The kernel gives up (`EAGAIN`) if there was a rename anywhere in the system meanwhile, which is
+    /// rare.
     const ATTEMPTS: usize = 8;
     let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | more;
-    // There it says that something is not in memory.
+    // With this flag, that error means that something is not in memory.
     let attempts = if more.contains(ResolveFlags::CACHED) { 1 } else { ATTEMPTS };
     let mut result = Err(Errno::AGAIN);
     for _ in 0..attempts {
@@ -65,7 +66,7 @@ pub(crate) fn probe_openat2() -> io::Result<()> {
 /// Tries `RESOLVE_CACHED` of openat2(2).
 pub(crate) fn probe_resolve_cached() -> io::Result<()> {
     match probe_with(ResolveFlags::CACHED) {
-        // It works, and has not found it.
+        // It works, and found nothing in memory.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
         result => result,
     }

@@ -1,9 +1,9 @@
-//! Symbolic links with an absolute target that lies beneath the root, as `ln -s "$PWD/file"` makes them.
+//! Symbolic links with an absolute target beneath the root, as `ln -s "$PWD/file"` makes them.
 //!
-//! The kernel follows no absolute link beneath a directory: it does not know by which path that was opened,
-//! and says `EXDEV`. Here such a link is replaced by its target within the path, as it reads from the root,
-//! and the kernel is asked again. So all that is ever opened is still what the kernel resolves beneath the
-//! root, whatever becomes of links meanwhile.
+//! The kernel follows no absolute link beneath a directory. It does not know by which path the directory
+//! was opened, and returns `EXDEV`. Here, such a link in a path is replaced by its target relative to the
+//! root, and the kernel is asked again. So only files that the kernel resolves beneath the root are ever
+//! opened, however links change meanwhile.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -17,10 +17,11 @@ use rustix::io::{Errno, Result};
 use super::directory::{Directory, resolve};
 use super::path_of;
 
-/// As many as the kernel follows, `path_resolution(7)`.
+/// Most symbolic links that are followed in one path, as in the kernel, `path_resolution(7)`.
 pub(super) const MOST_LINKS: usize = 40;
 
-/// Opens what a path leads to by symbolic links beneath the root. `how` is for every step of it.
+/// Opens the file that a path leads to through symbolic links beneath the root. `how` applies to every
+/// step.
 pub(super) fn follow(root: &Directory, path: &[u8], flags: OFlags, how: ResolveFlags) -> Result<OwnedFd> {
     let mut path = Cow::Borrowed(path);
     let mut links_left = MOST_LINKS;
@@ -32,16 +33,16 @@ pub(super) fn follow(root: &Directory, path: &[u8], flags: OFlags, how: ResolveF
     }
 }
 
-/// The path with everything up to the first absolute link on the way replaced by where that leads. There is
-/// one, or the path leaves the root: the kernel said so.
+/// Replaces everything up to the first absolute link in the path by the link's target. The kernel's error
+/// says that there is such a link, or that the path leaves the root.
 fn without_absolute(
     root: &Directory,
     path: &[u8],
     how: ResolveFlags,
     links_left: &mut usize,
 ) -> Result<Vec<u8>> {
-    // Behind us are names of directories alone, so that `..` takes away the last one. Ahead is what is still
-    // to be walked.
+    // `behind` has only names of directories, so that `..` removes the last one. `ahead` is the part
+    // still to be walked.
     let mut behind: Vec<u8> = Vec::new();
     let mut ahead = path.to_vec();
     while !ahead.is_empty() {
@@ -72,19 +73,19 @@ fn without_absolute(
     Err(Errno::XDEV)
 }
 
-/// What the symbolic link at a path without others says. `None`: there is none.
+/// The target of the symbolic link at a path that contains no other links. `None`: it is not a link.
 fn read_link(root: &Directory, path: &[u8], how: ResolveFlags) -> Result<Option<Vec<u8>>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found = resolve(root, path, flags, how | ResolveFlags::NO_SYMLINKS)?;
     match fs::readlinkat(found, c"", Vec::new()) {
         Ok(target) => Ok(Some(target.into_bytes())),
-        // readlink(2): it is something else.
+        // readlink(2): it is not a symbolic link.
         Err(Errno::NOENT | Errno::INVAL) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// An absolute path as it reads from the root, if it begins with a path of the root's.
+/// An absolute path relative to the root, if it begins with a path of the root.
 pub(super) fn inner(root: &Directory, target: &[u8]) -> Option<Vec<u8>> {
     let target = Path::new(OsStr::from_bytes(target));
     let real = path_of(root).ok();

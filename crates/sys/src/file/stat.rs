@@ -1,4 +1,4 @@
-//! What is known about files, and which there are in a directory.
+//! Metadata of files, and the names in a directory.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,7 +9,7 @@ use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags};
 
 use super::beneath::READ;
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
@@ -20,24 +20,24 @@ pub enum FileKind {
     Other,
 }
 
-/// What is known about a file, inode(7).
+/// Metadata of a file, inode(7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileStat {
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
-    /// Length in bytes.
+    /// Its length in bytes.
     pub size: u64,
-    /// The file system that it is on.
+    /// The file system that contains it.
     pub device: u64,
-    /// Its number there.
+    /// Its inode number there.
     pub inode: u64,
-    /// When the content changed last.
+    /// When the content last changed.
     pub mtime: FileTime,
-    /// When the content or anything else about it changed last; unlike `mtime` it cannot be set at will.
+    /// When the content or other metadata last changed. Unlike `mtime`, it cannot be set freely.
     pub ctime: FileTime,
     /// The permission bits, 0 to 0o7777.
     pub mode: u32,
-    /// Names it has; none is left when it was removed, or replaced under its only name.
+    /// The number of its names. It is 0 if the file was removed, or replaced under its only name.
     pub links: u64,
 }
 
@@ -50,12 +50,12 @@ pub struct FileTime {
     pub nanos: u32,
 }
 
-/// What is known about an open file. fstat(2).
+/// The metadata of an open file. fstat(2).
 pub fn stat(fd: impl AsFd) -> io::Result<FileStat> {
     Ok(FileStat::of(&fs::fstat(fd)?))
 }
 
-/// What is known about a name in an open directory; a symbolic link is not followed. fstatat(2).
+/// The metadata of a name in an open directory. A symbolic link is not followed. fstatat(2).
 pub fn stat_in(directory: impl AsFd, name: &[u8]) -> io::Result<FileStat> {
     Ok(FileStat::of(&fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?))
 }
@@ -63,15 +63,15 @@ pub fn stat_in(directory: impl AsFd, name: &[u8]) -> io::Result<FileStat> {
 /// One name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryEntry {
-    /// The name, any bytes but `/` and NUL.
+    /// The name: any bytes except `/` and NUL.
     pub name: OsString,
-    /// What it is, where the file system says so with the name. A symbolic link is `Other`.
+    /// Its kind, if the file system returns it with the name. A symbolic link is `Other`.
     pub kind: Option<FileKind>,
 }
 
 /// The names in a directory, in no particular order, without `.` and `..`. getdents64(2).
 pub fn list(directory: impl AsFd) -> io::Result<impl Iterator<Item = io::Result<DirectoryEntry>>> {
-    // A descriptor of its own, with a position of its own, which `directory` may not have (`O_PATH`).
+    // A new descriptor with its own position, because `directory` may have none (`O_PATH`).
     let readable = fs::openat(directory, c".", READ | OFlags::DIRECTORY, Mode::empty())?;
     let is_itself_or_parent = |entry: &rustix::io::Result<fs::DirEntry>| {
         entry.as_ref().is_ok_and(|entry| matches!(entry.file_name().to_bytes(), b"." | b".."))

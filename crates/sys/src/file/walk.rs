@@ -1,9 +1,9 @@
-//! Walking along a path beneath a root where the kernel does not do so in one call.
+//! Walks along a path beneath a root, for kernels that cannot do so in one call.
 //!
-//! Each directory on the way is opened by its name in the one before, and never by `..`: the directories that
-//! were passed are kept open, and `..` goes back to the last of them. So whatever is renamed meanwhile, each
-//! was found beneath the root. Symbolic links are read and their targets walked in the same way; what is not
-//! a path but a link to an open file, as `/proc` has, is refused.
+//! Each directory in the path is opened by its name in the one before, and never by `..`. The directories
+//! passed so far are kept open, and `..` returns to the last of them. So whatever is renamed meanwhile,
+//! each directory was found beneath the root. Symbolic links are read, and their targets are walked in
+//! the same way. Links that lead not to a path but to an open file, as in `/proc`, are refused.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -13,7 +13,7 @@ use rustix::io::{Errno, Result};
 use super::directory::{Directory, PLACE};
 use super::links::{MOST_LINKS, inner};
 
-/// Opens what a path leads to, by symbolic links if it `follows` them.
+/// Opens the file that a path leads to. Follows symbolic links if `follows` is true.
 pub(super) fn walk(root: &Directory, path: &[u8], flags: OFlags, follows: bool) -> Result<OwnedFd> {
     if path.is_empty() {
         return Err(Errno::NOENT);
@@ -57,7 +57,7 @@ pub(super) fn walk(root: &Directory, path: &[u8], flags: OFlags, follows: bool) 
     }
 }
 
-/// A path and what follows it. A final slash asks for a directory, as a final dot does.
+/// A path followed by `rest`. A final slash requires a directory, as a final dot does.
 fn to_be_walked(path: &[u8], rest: &[u8]) -> Vec<u8> {
     let whole = [path, rest].concat();
     if whole.ends_with(b"/") { [&whole, b".".as_slice()].concat() } else { whole }
@@ -67,18 +67,18 @@ fn to_be_walked(path: &[u8], rest: &[u8]) -> Vec<u8> {
 fn step(from: BorrowedFd<'_>, component: &[u8], flags: OFlags) -> Result<OwnedFd> {
     let is_link = |mode| FileType::from_raw_mode(mode) == FileType::Symlink;
     match fs::openat(from, component, flags | OFlags::NOFOLLOW, Mode::empty()) {
-        // A link is not a directory either; say which it was.
+        // A link is not a directory either. Report which of the two it was.
         Err(Errno::NOTDIR) => match fs::statat(from, component, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if is_link(stat.st_mode) => Err(Errno::LOOP),
             _ => Err(Errno::NOTDIR),
         },
-        // What is only looked at may be the link itself.
+        // A file opened with `O_PATH` may be the link itself.
         Ok(found) if flags.contains(OFlags::PATH) && is_link(fs::fstat(&found)?.st_mode) => Err(Errno::LOOP),
         result => result,
     }
 }
 
-/// What a symbolic link says. One that has become something else meanwhile is not there.
+/// The target of a symbolic link. A link that has become something else meanwhile is reported as missing.
 fn read_link(place: BorrowedFd<'_>, name: &[u8]) -> Result<Vec<u8>> {
     let link = fs::openat(place, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     if fs::fstatfs(&link)?.f_type == PROC_SUPER_MAGIC {

@@ -10,29 +10,30 @@ use rustix::thread::futex;
 use super::entry::{Mutex, OWNER, OWNER_DIED, WAITERS};
 use super::robust_list::Thread;
 
-/// A mutex that is held, until this is dropped.
+/// A held mutex. Dropping this releases it.
 #[derive(Debug)]
 #[must_use]
 pub struct Held {
     pub(super) mutex: &'static Mutex,
     pub(super) owner_died: bool,
-    /// Whoever holds it next is told that its owner died, as nothing has been repaired.
+    /// Nothing has been repaired, so the next owner must also learn that an owner died.
     pub(super) unrepaired: bool,
     /// The kernel's list belongs to a thread.
     of_thread: PhantomData<*const ()>,
 }
 
-/// The longest that anybody sleeps before it looks at a lock again. Who is woken may be killed before it has
-/// taken the lock, and then nobody wakes the next one (the kernel does only where nobody has taken it since).
+/// The longest time that a thread sleeps before it checks the lock again. A woken thread may be killed
+/// before it has taken the lock, and then no thread wakes the next one. The kernel does so only if no
+/// thread has taken the lock since.
 const NAP: Duration = Duration::from_millis(5);
 
 impl Mutex {
-    /// Holds the mutex as soon as nobody else does. `None`: that takes longer than `patience`; zero asks
-    /// without waiting.
+    /// Takes the mutex as soon as no other thread holds it. `None`: that takes longer than `patience`.
+    /// With zero, this tries once without waiting.
     ///
     /// # Panics
     ///
-    /// The calling thread holds it already.
+    /// The calling thread already holds it.
     pub fn lock(&'static self, patience: Duration) -> Option<Held> {
         let thread = Thread::current();
         assert!(!thread.holds(self), "a mutex locked twice by one thread");
@@ -54,7 +55,8 @@ impl Mutex {
         loop {
             let Err(now) = self.take(thread.id, contended) else { return Some(self.held(thread, false)) };
             let left = end.saturating_duration_since(Instant::now());
-            // Without an owner there is nobody who would give it back, nor is it who does not know of it.
+            // Without an owner, no thread would release the lock. If the word names this thread, which
+            // does not hold the lock, the word is wrong as well.
             let is_left =
                 now & OWNER_DIED != 0 || matches!(now & OWNER, owner if owner == 0 || owner == thread.id);
             if is_left || left.is_zero() && !is_thread(now & OWNER) {
@@ -71,15 +73,15 @@ impl Mutex {
             if now == waited_for
                 || self.word.compare_exchange(now, waited_for, Ordering::Relaxed, Ordering::Relaxed).is_ok()
             {
-                // Woken, changed meanwhile, or interrupted: look again. From here on others may be asleep as
-                // well.
+                // Woken, changed meanwhile, or interrupted: check again. From here on, other threads may
+                // be asleep as well.
                 sleep(&self.word, waited_for, left);
                 contended = WAITERS;
             }
         }
     }
 
-    /// The word if it was not free.
+    /// Takes the lock if it is free. Otherwise returns the word.
     #[inline]
     fn take(&self, owner: u32, contended: u32) -> Result<(), u32> {
         self.word.compare_exchange(0, owner | contended, Ordering::Acquire, Ordering::Relaxed).map(drop)
@@ -91,21 +93,21 @@ impl Mutex {
     }
 }
 
-/// Sleeps while the word is the same, for `left` at most, and not for long.
+/// Sleeps while the word keeps this value, for at most `left`, and never for long.
 pub(super) fn sleep(word: &AtomicU32, same: u32, left: Duration) {
     let time = futex::Timespec { tv_sec: 0, tv_nsec: left.min(NAP).subsec_nanos().into() };
     let _ = futex::wait(word, futex::Flags::empty(), same, Some(&time));
 }
 
-/// Whether there is a thread of that id, be it on its way out. kill(2) with signal 0.
+/// Whether a thread with this id exists, even one that is ending. kill(2) with signal 0.
 fn is_thread(id: u32) -> bool {
     let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
     pid.is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
 impl Held {
-    /// Whether the owner before died while it held the mutex, so that what it protects may be half changed.
-    /// One is told once: repair before this is dropped.
+    /// Whether the previous owner died while it held the mutex, so that what it protects may be half
+    /// changed. This is reported once: repair before you drop this.
     pub fn owner_died(&self) -> bool {
         self.owner_died
     }

@@ -1,4 +1,4 @@
-//! A lock for many readers or one writer, each of whom may be killed.
+//! A lock for many readers or one writer, any of which may be killed.
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ crate::shareable! {
     #[repr(C, align(128))]
     pub struct Writer {
         pub(super) mutex: Mutex,
-        /// A writer is at work or waits for readers.
+        /// A writer is active or waits for readers.
         pub(super) writing: AtomicU32,
     }
 }
@@ -24,19 +24,19 @@ crate::shareable! {
     #[derive(Debug)]
     #[repr(C, align(128))]
     pub struct Reader {
-        /// 1 while it reads.
+        /// 1 while the reader reads.
         pub(super) reading: AtomicU32,
     }
 }
 
-/// A lock for many readers, who have a place each, or one writer.
+/// A lock for many readers, each with its own place, or one writer.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadersWriter {
     pub(super) writer: &'static Writer,
     pub(super) readers: &'static [Reader],
 }
 
-/// The right to read, until this is dropped.
+/// Permission to read. Dropping this ends it.
 #[derive(Debug)]
 #[must_use]
 pub struct Reading {
@@ -44,7 +44,7 @@ pub struct Reading {
     place: usize,
 }
 
-/// The right to write, until this is dropped.
+/// Permission to write. Dropping this ends it.
 #[derive(Debug)]
 #[must_use]
 pub struct Writing {
@@ -52,27 +52,27 @@ pub struct Writing {
     held: Held,
 }
 
-/// Why there is no right to read.
+/// Why reading is not possible.
 #[derive(Debug)]
 pub enum Unread {
-    /// The last writer died: the caller has become the writer, is to repair what is half changed, and asks
-    /// again.
+    /// The last writer died. The caller is now the writer: it must repair what is half changed, and then
+    /// try again.
     Repair(Writing),
-    /// Somebody has been at work for longer than the caller's patience.
+    /// Another process has held the lock for longer than the caller's `patience`.
     Busy,
 }
 
-/// So often a writer looks at a reader's word before it sleeps.
+/// How often a writer checks a reader's word before it sleeps.
 const LOOKS: u32 = 200;
 
 impl ReadersWriter {
-    /// A lock made of its parts, which lie in shared memory.
+    /// A lock made of its parts, which are in shared memory.
     pub fn new(writer: &'static Writer, readers: &'static [Reader]) -> Self {
         Self { writer, readers }
     }
 
-    /// Waits until no writer is at work, and reads from `place`, which nobody else uses and which does not
-    /// read already.
+    /// Waits until no writer is active, then reads from `place`. No other reader may use this place, and
+    /// it must not be reading already.
     #[inline]
     pub fn read(&self, place: usize, patience: Duration) -> Result<Reading, Unread> {
         self.readers[place].reading.store(1, Ordering::SeqCst);
@@ -90,19 +90,19 @@ impl ReadersWriter {
         if held.owner_died() {
             return Err(self.begin_to_write(held, end).map_or(Unread::Busy, Unread::Repair));
         }
-        // With the mutex held there is no writer, whatever the word says.
+        // While the mutex is held, there is no writer, whatever the word says.
         self.writer.writing.store(0, Ordering::SeqCst);
         self.readers[place].reading.store(1, Ordering::SeqCst);
         Ok(Reading { lock: *self, place })
     }
 
-    /// Waits until there are neither readers nor another writer. `None`: that takes longer than `patience`.
+    /// Waits until there are no readers and no other writer. `None`: that takes longer than `patience`.
     pub fn write(&self, patience: Duration) -> Option<Writing> {
         let end = Instant::now() + patience;
         self.begin_to_write(self.writer.mutex.lock(patience)?, end)
     }
 
-    /// Becomes a lock that nobody holds. Only when nobody uses it.
+    /// Resets the lock to its free state. Call this only when no process uses it.
     pub fn renew(&self) {
         self.writer.mutex.word.store(0, Ordering::Relaxed);
         self.writer.writing.store(0, Ordering::Relaxed);
@@ -119,7 +119,7 @@ impl ReadersWriter {
         }
     }
 
-    /// With the mutex held, waits for the readers.
+    /// Waits for the readers, with the mutex held.
     fn begin_to_write(&self, held: Held, end: Instant) -> Option<Writing> {
         let mut writing = self.announce_writing(held);
         for reader in self.readers {
@@ -160,8 +160,8 @@ impl Drop for Reading {
 }
 
 impl Writing {
-    /// Whether the writer before died at work, so that what the lock protects may be half changed; see
-    /// [`Held::owner_died`].
+    /// Whether the previous writer died while it was active, so that what the lock protects may be half
+    /// changed. See [`Held::owner_died`].
     pub fn owner_died(&self) -> bool {
         self.held.owner_died()
     }
@@ -169,7 +169,7 @@ impl Writing {
 
 impl Drop for Writing {
     fn drop(&mut self) {
-        // The mutex goes after this. Until somebody has repaired what there is, nobody may read it.
+        // The mutex is released after this. Until the data has been repaired, no process may read it.
         if !self.held.unrepaired {
             self.lock.writer.writing.store(0, Ordering::SeqCst);
         }

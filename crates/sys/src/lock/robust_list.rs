@@ -1,5 +1,5 @@
-//! What the kernel and this process know of the locks that a thread holds: the list of `set_robust_list(2)`,
-//! and the same from memory of the thread's own.
+//! The locks that a thread holds, as the kernel and this process know them: the list of
+//! `set_robust_list(2)`, and a copy in the thread's own memory.
 
 use std::cell::Cell;
 use std::mem::offset_of;
@@ -7,26 +7,26 @@ use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering, compiler_
 
 use super::entry::Mutex;
 
-/// The head of the kernel's list of the locks that a thread holds: `struct robust_list_head` of
+/// The head of the kernel's list of the locks that a thread holds: `struct robust_list_head` in
 /// linux/futex.h.
 #[repr(C)]
 struct Head {
     first: AtomicUsize,
     word_offset: AtomicIsize,
-    /// The lock that is being taken or given back: the kernel looks at it as well.
+    /// The lock that is being taken or released. The kernel checks it as well.
     pending: AtomicUsize,
 }
 
-/// The most locks that a thread holds at a time.
+/// Most locks that a thread holds at the same time.
 const MOST_HELD: usize = 4;
 
-/// What a thread needs to take locks.
+/// The data that a thread needs to take locks.
 struct OfThread {
     head: Head,
-    /// Its id; 0 until the kernel knows of `head`.
+    /// The thread's id. 0 until the kernel knows `head`.
     id: AtomicU32,
-    /// What it holds, the first that it took first: the kernel's list from its end, which lies where others
-    /// can write.
+    /// The locks that the thread holds, in the order in which it took them. The kernel's list has the
+    /// reverse order, and is in memory that other processes can write to.
     held: [Cell<Option<&'static Mutex>>; MOST_HELD],
 }
 
@@ -60,10 +60,10 @@ impl Thread {
         own.held.iter().for_each(|held| held.set(None));
         let offset = offset_of!(Mutex, word) - offset_of!(Mutex, next);
         own.head.word_offset.store(offset as isize, Ordering::Relaxed);
-        // SAFETY: the head lies in the thread's own memory, which is there until after the kernel has read it
-        // at the thread's end, and from here on always is a valid list. It replaces the list of the C
-        // library, which is for robust mutexes of pthread_mutexattr_setrobust(3), of which this project makes
-        // none.
+        // SAFETY: the head is in the thread's own memory. That memory exists until the kernel has read it
+        // at the thread's end, and from here on it always holds a valid list. This replaces the C
+        // library's list, which is for robust mutexes of pthread_mutexattr_setrobust(3). This project
+        // uses none of those.
         let code = unsafe { libc::syscall(libc::SYS_set_robust_list, head, size_of::<Head>()) };
         assert_eq!(code, 0, "every kernel with futexes takes a list of this size");
         let id = rustix::thread::gettid().as_raw_nonzero().get() as u32;
@@ -72,7 +72,8 @@ impl Thread {
     }
 
     fn own(&self) -> &OfThread {
-        // SAFETY: it is the calling thread's own, and `Thread` does not leave the function that asked for it.
+        // SAFETY: it is the calling thread's own, and `Thread` does not leave the function that asked for
+        // it.
         unsafe { &*self.own }
     }
 
@@ -85,8 +86,8 @@ impl Thread {
         self.own().held.iter().any(|held| held.get().is_some_and(|held| std::ptr::eq(held, mutex)))
     }
 
-    /// Should the thread end between a change of the lock's word and the change of the list that goes with
-    /// it, the kernel looks at this lock, too.
+    /// Announces a change of this lock. If the thread ends between changing the lock's word and changing
+    /// the list, the kernel checks this lock as well.
     pub(super) fn announce(&self, mutex: &Mutex) {
         self.head().pending.store(mutex.address(), Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
@@ -119,16 +120,16 @@ impl Thread {
         held[at].set(None);
     }
 
-    /// The address of the lock that was taken before the one at that place, or of the head, which is the end
-    /// of the list.
+    /// The address of the lock that was taken before the one at this index, or of the head, which ends
+    /// the list.
     fn before(&self, at: usize) -> usize {
         let last = self.own().held[..at].iter().rev().find_map(Cell::get);
         last.map_or(&raw const *self.head() as usize, Mutex::address)
     }
 }
 
-/// In a child process: it holds none of its parent's locks, has an id of its own, and the kernel knows no
-/// list of it.
+/// Call this in a child process: it holds none of its parent's locks, has its own id, and the kernel does
+/// not know its list.
 pub(crate) fn forget_parent() {
     OF_THREAD.with(|own| own.id.store(0, Ordering::Relaxed));
 }

@@ -1,4 +1,4 @@
-//! Who a process is: users and groups, and giving up root for one of them.
+//! The users and groups of a process, and giving up root for one of them.
 
 use std::ffi::CString;
 use std::io;
@@ -7,23 +7,23 @@ use std::ptr;
 
 use super::{check, invalid};
 
-/// Gives up root for good: takes on the user `user`, its supplementary groups, and `group` (its login group
-/// if `None`), in all threads of the process.
+/// Gives up root permanently. All threads of the process take on the user `user`, its supplementary
+/// groups, and `group` (its login group if `None`).
 ///
 /// See initgroups(3), setresgid(2), setresuid(2), getpwnam(3), getgrnam(3).
 ///
 /// # Errors
 ///
-/// `NotFound` where there is no such user or group, `InvalidInput` where the user is root itself, the
-/// kernel's error (`EPERM` in a process that is not root's). After an error the process may have lost some of
-/// its rights and should end.
+/// `NotFound` if there is no such user or group, `InvalidInput` if the user is root itself, or the
+/// kernel's error (`EPERM` in a process that is not root's). After an error the process may have lost
+/// some of its privileges and should exit.
 pub fn drop_privileges(user: &str, group: Option<&str>) -> io::Result<()> {
     let name = CString::new(user)?;
     let (uid, gid) = identity(user, group)?;
     if uid == 0 {
         return Err(invalid(format!("user `{user}` is root")));
     }
-    // The groups first: without root they cannot be changed any more.
+    // Groups first: a process without root cannot change them.
     // SAFETY: the name is a string with its final zero; these calls touch no other memory.
     unsafe {
         check(libc::initgroups(name.as_ptr(), gid))?;
@@ -37,17 +37,17 @@ pub fn drop_privileges(user: &str, group: Option<&str>) -> io::Result<()> {
     Ok(())
 }
 
-/// The numbers of who [`drop_privileges`] makes of a process: user and group. getpwnam(3), getgrnam(3).
+/// The user and group numbers that [`drop_privileges`] gives to a process. getpwnam(3), getgrnam(3).
 ///
 /// # Errors
 ///
-/// `NotFound` where there is no such user or group.
+/// `NotFound` if there is no such user or group.
 pub fn identity(user: &str, group: Option<&str>) -> io::Result<(u32, u32)> {
     let (uid, login_group) = find_user(user)?;
     Ok((uid, group.map_or(Ok(login_group), group_id)?))
 }
 
-/// Whether this process is root's. geteuid(2).
+/// Whether this process runs as root. geteuid(2).
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -56,7 +56,7 @@ pub fn is_root() -> bool {
 ///
 /// # Errors
 ///
-/// `NotFound` where there is no such user.
+/// `NotFound` if there is no such user.
 pub fn user_id(name: &str) -> io::Result<u32> {
     Ok(find_user(name)?.0)
 }
@@ -65,16 +65,17 @@ pub fn user_id(name: &str) -> io::Result<u32> {
 ///
 /// # Errors
 ///
-/// `NotFound` where there is no such group.
+/// `NotFound` if there is no such group.
 pub fn group_id(name: &str) -> io::Result<u32> {
     find("group", name, libc::getgrnam_r, |entry| entry.gr_gid)
 }
 
-/// Whether this process is what [`drop_privileges`] makes of one. getresuid(2), getresgid(2).
+/// Whether this process has the user and group that [`drop_privileges`] would set. getresuid(2),
+/// getresgid(2).
 ///
 /// # Errors
 ///
-/// `NotFound` where there is no such user or group.
+/// `NotFound` if there is no such user or group.
 pub fn runs_as(user: &str, group: Option<&str>) -> io::Result<bool> {
     let (uid, gid) = identity(user, group)?;
     let (mut user_ids, mut group_ids) = ([0; 3], [0; 3]);
@@ -93,8 +94,8 @@ fn find_user(name: &str) -> io::Result<(u32, u32)> {
     find("user", name, libc::getpwnam_r, |entry| (entry.pw_uid, entry.pw_gid))
 }
 
-/// `getpwnam_r` or `getgrnam_r`: name, room for the entry, room for its strings and how much, and where to
-/// say whether there is one.
+/// `getpwnam_r` or `getgrnam_r`. The parameters are the name, room for the entry, room for its strings
+/// and how much, and where to store whether there is an entry.
 type LookUp<Entry> = unsafe extern "C" fn(
     *const libc::c_char,
     *mut Entry,
@@ -103,8 +104,8 @@ type LookUp<Entry> = unsafe extern "C" fn(
     *mut *mut Entry,
 ) -> libc::c_int;
 
-/// What `take` takes from the entry of that name, looked up with more and more room for its strings while
-/// there is too little (`ERANGE`).
+/// What `take` reads from the entry with this name. If the room for the entry's strings is too small
+/// (`ERANGE`), this tries again with more.
 fn find<Entry, T>(
     what: &str,
     name: &str,
@@ -126,7 +127,7 @@ fn find<Entry, T>(
             (0, Some(entry)) => return Ok(take(entry)),
             (libc::ERANGE, _) if buffer.len() < LONGEST => buffer.resize(buffer.len() * 4, 0),
             (libc::EINTR, _) => {}
-            // getpwnam(3) lists these as ways to say that there is no such entry.
+            // getpwnam(3) lists these as results for a missing entry.
             (0 | libc::ENOENT | libc::ESRCH, _) => {
                 return Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no {what} `{name}`")));
             }

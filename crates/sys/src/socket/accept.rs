@@ -7,22 +7,22 @@ use rustix::net::{self, SocketFlags};
 
 use super::{NEW, PeerAddress};
 
-/// Whether an error of [`accept`] says that descriptors or memory ran out, here or in the whole system:
-/// trying again at once is useless. accept(2), "Errors".
+/// Whether an error of [`accept`] means that descriptors or memory ran out, in this process or in the
+/// whole system. Then trying again at once is useless. accept(2), "Errors".
 pub fn is_exhaustion(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
-/// Takes the first connection of the accept queue. accept4(2).
+/// Takes the first connection from the accept queue. accept4(2).
 ///
-/// Besides `WouldBlock`: `EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM` leave the connection in the queue;
-/// `ECONNABORTED` and errors of the network concern a connection that is gone.
+/// Besides `WouldBlock`: `EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM` leave the connection in the queue.
+/// `ECONNABORTED` and network errors are about a connection that is gone.
 #[inline]
 pub fn accept(listener: impl AsFd) -> io::Result<OwnedFd> {
     Ok(net::accept_with(listener, NEW)?)
 }
 
-/// Takes the first connection of the accept queue, and says who it is from. accept4(2); errors as of
+/// Takes the first connection from the accept queue, with its peer's address. accept4(2); errors as for
 /// [`accept`].
 #[inline]
 pub fn accept_from(listener: impl AsFd) -> io::Result<(OwnedFd, PeerAddress)> {
@@ -30,8 +30,8 @@ pub fn accept_from(listener: impl AsFd) -> io::Result<(OwnedFd, PeerAddress)> {
     Ok((socket, PeerAddress::from_any(address)))
 }
 
-/// Takes the first connection of the accept queue, and says who it is from; sends on the accepted socket
-/// block while its buffer is full. accept4(2) without `SOCK_NONBLOCK`; errors as of [`accept`].
+/// Takes the first connection from the accept queue, with its peer's address. Sends on the accepted
+/// socket block while its buffer is full. accept4(2) without `SOCK_NONBLOCK`; errors as for [`accept`].
 #[inline]
 pub fn accept_blocking_from(listener: impl AsFd) -> io::Result<(OwnedFd, PeerAddress)> {
     let (socket, address) = net::acceptfrom_with(listener, SocketFlags::CLOEXEC)?;

@@ -1,4 +1,4 @@
-//! Who is at the ends of a socket.
+//! The addresses at both ends of a socket.
 
 use std::ffi::OsStr;
 use std::io;
@@ -9,12 +9,12 @@ use std::path::PathBuf;
 
 use rustix::net::{self, AddressFamily, SocketAddrAny, SocketAddrUnix};
 
-/// Who a connection is from.
+/// The peer of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PeerAddress {
-    /// A process of this machine, through a Unix socket.
+    /// A process on this machine, through a Unix socket.
     Unix,
-    /// IPv4 or IPv6, as the listener's family has it.
+    /// IPv4 or IPv6, depending on the listener's family.
     Inet(SocketAddr),
 }
 
@@ -35,7 +35,7 @@ impl std::fmt::Display for PeerAddress {
     }
 }
 
-/// Where a socket is bound.
+/// The address that a socket is bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LocalAddress {
     /// A Unix socket: its file, if it has one.
@@ -54,8 +54,8 @@ impl std::fmt::Display for LocalAddress {
     }
 }
 
-/// Where the socket is bound. getsockname(2); `EAFNOSUPPORT` for families other than `AF_UNIX`, `AF_INET` and
-/// `AF_INET6`.
+/// The address that the socket is bound to. getsockname(2); `EAFNOSUPPORT` for families other than
+/// `AF_UNIX`, `AF_INET` and `AF_INET6`.
 pub fn local_address(fd: impl AsFd) -> io::Result<LocalAddress> {
     let address = net::getsockname(fd)?;
     if address.address_family() == AddressFamily::UNIX {

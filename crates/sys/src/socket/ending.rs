@@ -1,4 +1,4 @@
-//! How connections end: in one direction, by a reset, or with the descriptor still held.
+//! How connections end: in one direction, by a reset, or while the descriptor is still held.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -7,49 +7,52 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{self, Shutdown, sockopt};
 
-/// Sends no more; what is in the buffer still goes out, then the peer sees the end. shutdown(2), `SHUT_WR`.
+/// Shuts down the sending direction. The buffer is still sent, and then the peer receives the end.
+/// shutdown(2), `SHUT_WR`.
 pub fn shutdown_write(fd: impl AsFd) -> io::Result<()> {
     Ok(net::shutdown(fd, Shutdown::Write)?)
 }
 
-/// Whether a connection is gone in both directions, so that nothing can be sent on it any more; a peer that
-/// has only shut down its own side is still there. poll(2), `POLLERR` and `POLLHUP`.
+/// Whether a connection has ended in both directions, so that nothing can be sent on it. A peer that has
+/// only shut down its own direction is still there. poll(2), `POLLERR` and `POLLHUP`.
 pub fn is_broken(fd: impl AsFd) -> bool {
     !state(fd, PollFlags::empty()).is_empty()
 }
 
-/// Whether the peer has said that it sends no more, be it that it only shut down its own side, or that it is
-/// gone, which can't be told apart; what it sent before may be unread. poll(2), `POLLRDHUP`.
+/// Whether the peer has signalled that it sends nothing more. The peer may have shut down only its own
+/// direction, or it may be gone: both look the same. What it sent before may still be unread. poll(2),
+/// `POLLRDHUP`.
 ///
-/// `POLLERR` alone says nothing of the peer: notices of what was sent without a copy are told by it, too
-/// (`MSG_ZEROCOPY`), and a connection that has ended by an error has hung up besides.
+/// `POLLERR` alone says nothing about the peer. It also announces notices about data that was sent
+/// without a copy (`MSG_ZEROCOPY`). A connection that ended with an error has also hung up.
 pub fn has_hung_up(fd: impl AsFd) -> bool {
     state(fd, PollFlags::RDHUP).intersects(PollFlags::RDHUP.union(PollFlags::HUP))
 }
 
-/// Closes a connection with a reset: unsent data is thrown away and the peer gets an error rather than an end
-/// of input that could be taken for the end of a reply. `SO_LINGER` of 0 seconds, socket(7).
+/// Closes a connection with a reset. Unsent data is discarded. The peer gets an error instead of an end
+/// of input, which could be mistaken for the end of a reply. `SO_LINGER` of 0 seconds, socket(7).
 pub fn reset(fd: OwnedFd) -> io::Result<()> {
     let result = reset_when_closed(&fd);
     drop(fd);
     result
 }
 
-/// Has the connection closed with a [reset], whenever the last descriptor of it is: also by the end of
-/// the process.
+/// Makes the connection close with a [reset], whenever its last descriptor is closed, including by the
+/// end of the process.
 pub fn reset_when_closed(fd: impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(fd, Some(Duration::ZERO))?)
 }
 
-/// Closes a socket in this process although somebody may still hold its descriptor, which is at end of file
-/// from here on.
+/// Closes a socket in this process even if other code still holds its descriptor. That descriptor is at
+/// end of file from then on.
 ///
-/// For one that came with a fork: what the parent held is still held in the child, where nobody will drop it.
+/// This is for a socket that came with a fork. What the parent held is still held in the child, where no
+/// code will drop it.
 pub fn vacate(fd: impl AsFd) -> io::Result<()> {
     crate::file::replace(fd, std::fs::File::open("/dev/null")?)
 }
 
-/// Which of these states is there now; and whether there is an error, or the end in both directions.
+/// Which of these states apply now, and whether there is an error or the end in both directions.
 fn state(fd: impl AsFd, states: PollFlags) -> PollFlags {
     let mut polled = [PollFd::new(&fd, states)];
     // A failed call says nothing about the connection.

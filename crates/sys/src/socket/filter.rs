@@ -1,22 +1,22 @@
-//! Which listener gets a connection, and whether any does: classic BPF programs that the kernel runs for each
-//! segment (`linux/filter.h`, `Documentation/networking/filter.rst`).
+//! Classic BPF programs that decide which listener gets a connection, and whether any does. The kernel
+//! runs them for each segment (`linux/filter.h`, `Documentation/networking/filter.rst`).
 
 use std::io;
 use std::os::fd::AsFd;
 
 use super::option;
 
-/// Has the kernel choose among the sockets of an `SO_REUSEPORT` group by the CPU on which a handshake is
-/// received: pairs of a CPU and the socket's place in the group, which is the order in which they began to
-/// listen. For other CPUs the hash decides.
+/// Makes the kernel choose among the sockets of an `SO_REUSEPORT` group by the CPU that receives a
+/// handshake. `places` has pairs of a CPU and the socket's index in the group, which is the order in
+/// which the sockets began to listen. For other CPUs, the hash decides.
 ///
-/// The means is a classic BPF program (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)) that compares the CPU with each
-/// of them, and has at most 4,096 instructions: `EINVAL` beyond 2,000 pairs. One socket of the group is
-/// enough.
+/// This attaches a classic BPF program (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)) that compares the CPU with
+/// each of them. A program has at most 4,096 instructions: `EINVAL` for more than 2,000 pairs. Attaching
+/// it to one socket of the group is enough.
 pub fn steer_by_cpu(listener: impl AsFd, places: &[(usize, usize)]) -> io::Result<()> {
-    // Its value is negative: an offset into what the kernel knows of a packet, not into the packet.
+    // The value is negative: an offset into the kernel's metadata of a packet, not into the packet.
     const CPU: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_CPU) as u32;
-    // A place that no socket has.
+    // An index that no socket has.
     const NONE: u32 = u32::MAX;
     const MOST: usize = 2_000;
     if places.len() > MOST {
@@ -32,20 +32,20 @@ pub fn steer_by_cpu(listener: impl AsFd, places: &[(usize, usize)]) -> io::Resul
     option::set(listener, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
 }
 
-/// Lets a listening TCP socket answer no more connection attempts, while handshakes under way finish and
-/// connections in the accept queue can still be accepted.
+/// Makes a listening TCP socket answer no further connection attempts. Handshakes in progress can finish,
+/// and connections in the accept queue can still be accepted.
 ///
-/// Closing a listener resets all that wait in its queue. So a server that ends first calls this, accepts
-/// until the queue is empty and no handshake is left, then closes: a client whose attempt is dropped tries
-/// again by itself, a second later, and finds the successor or a refusal.
+/// Closing a listener resets all connections that wait in its queue. So a server that exits first calls
+/// this, accepts until the queue is empty and no handshake is left, and then closes. A client whose
+/// attempt is dropped tries again by itself, a second later, and finds the successor or a refusal.
 ///
-/// The means is a classic BPF program (`SO_ATTACH_FILTER`, socket(7)) that drops segments with SYN set. It
-/// sees them from the TCP header on, the flags in byte 13 (RFC 9293, 3.1). Connections accepted later inherit
-/// it, and do not receive such segments.
+/// This attaches a classic BPF program (`SO_ATTACH_FILTER`, socket(7)) that drops segments with SYN set.
+/// The program sees a segment from the TCP header on, with the flags in byte 13 (RFC 9293, 3.1).
+/// Connections accepted later inherit the program, and do not receive such segments.
 ///
-/// The program sits on the socket, not on the descriptor: it holds for every process that has the socket
-/// open, and after the end of the one that called this, until the socket is closed. So it is for those alone
-/// who know that nobody is to accept from this socket any more.
+/// The program belongs to the socket, not to the descriptor. It applies to every process that has the
+/// socket open, even after the end of the process that called this, until the socket is closed. So call
+/// this only if no process will accept from this socket any more.
 pub fn refuse_new_handshakes(listener: impl AsFd) -> io::Result<()> {
     const FLAGS_AT: u32 = 13;
     const SYN: u32 = 0x02;
@@ -59,8 +59,8 @@ pub fn refuse_new_handshakes(listener: impl AsFd) -> io::Result<()> {
     option::set(listener, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
-/// Lets no filter be attached to a socket or taken from it any more, by anybody, as whoever holds a copy of a
-/// descriptor may. `SO_LOCK_FILTER`, socket(7).
+/// Prevents any process from attaching a filter to a socket or removing one. Otherwise, every process
+/// with a copy of the descriptor could do so. `SO_LOCK_FILTER`, socket(7).
 pub fn lock_filter(socket: impl AsFd) -> io::Result<()> {
     option::set(socket, libc::SOL_SOCKET, libc::SO_LOCK_FILTER, &1)
 }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_handshake_under_way_finishes_after_new_ones_are_refused() {
-        // A deferred connection is what the kernel keeps as a handshake under way: it ends with the first
+        // The kernel keeps a deferred connection as a handshake in progress, which ends with the first
         // data.
         let (listener, address) = listen(ListenOptions { defer_accept: Some(5), ..Default::default() });
         let mut client = TcpStream::connect(address).unwrap();

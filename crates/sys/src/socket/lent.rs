@@ -1,7 +1,7 @@
-//! A TCP socket that another process has, too: how much is written to it, that it is as it was, and its end.
+//! A TCP socket that another process also has: restoring its state, and ending the connection.
 //!
-//! The processes share what is open (`SCM_RIGHTS`, unix(7)), and with it the status flags, the options and
-//! the connection. Closing a descriptor ends nothing while another process has one.
+//! The processes share the open file (`SCM_RIGHTS`, unix(7)), and with it the status flags, the options
+//! and the connection. Closing one descriptor ends nothing while another process has one.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -11,14 +11,20 @@ use rustix::net::{self, Shutdown, sockopt};
 
 use super::option;
 
-/// Makes a socket what it was before somebody else had it, as far as who serves a connection relies on that:
-/// its status flags (`O_NONBLOCK` as told), no filter in front of it (`SO_ATTACH_FILTER`), nothing held back
-/// (`TCP_CORK`), `TCP_NODELAY` as told, and readable as soon as there is a byte (`SO_RCVLOWAT`). fcntl(2),
-/// socket(7), tcp(7). Five calls where the flags are right.
+/// Restores the state that a socket had before another process had it, as far as a server of connections
+/// depends on it. This covers:
+///
+/// - the status flags (`O_NONBLOCK` as given);
+/// - no filter on the socket (`SO_ATTACH_FILTER`);
+/// - no data held back (`TCP_CORK`);
+/// - `TCP_NODELAY` as given;
+/// - readable as soon as there is one byte (`SO_RCVLOWAT`).
+///
+/// fcntl(2), socket(7), tcp(7). This needs five calls if the flags are right.
 ///
 /// # Errors
 ///
-/// `EPERM`: a filter is locked (`SO_LOCK_FILTER`), which nobody can undo.
+/// `EPERM`: a filter is locked (`SO_LOCK_FILTER`), which cannot be undone.
 pub fn put_back(fd: impl AsFd, nonblocking: bool, nodelay: bool) -> io::Result<()> {
     let fd = fd.as_fd();
     let mut right = OFlags::RDWR;
@@ -35,15 +41,15 @@ pub fn put_back(fd: impl AsFd, nonblocking: bool, nodelay: bool) -> io::Result<(
     option::set(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, &1)
 }
 
-/// Ends a connection in both directions, whoever else has its socket; what was written still goes out. A
-/// descriptor that is closed behind this waits for nothing (`SO_LINGER`). shutdown(2), socket(7).
+/// Ends a connection in both directions, even if other processes have its socket. Data already written is
+/// still sent. Closing a descriptor afterwards does not wait (`SO_LINGER`). shutdown(2), socket(7).
 pub fn shut_down(fd: impl AsFd) -> io::Result<()> {
     sockopt::set_socket_linger(&fd, None)?;
     Ok(net::shutdown(fd, Shutdown::Both)?)
 }
 
-/// Resets a connection, whoever else has its socket, which is of no use to anybody from here on: what was
-/// written and not sent is thrown away. connect(2) to no address (`AF_UNSPEC`).
+/// Resets a connection, even if other processes have its socket. The socket is useless from then on. Data
+/// that was written and not sent is discarded. connect(2) to no address (`AF_UNSPEC`).
 pub fn disconnect(fd: impl AsFd) -> io::Result<()> {
     let nowhere = libc::sockaddr {
         sa_family: libc::AF_UNSPEC as libc::sa_family_t,

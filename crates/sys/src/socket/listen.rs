@@ -1,4 +1,4 @@
-//! Listening on TCP, and ceasing to.
+//! Listening on TCP, and stopping.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,36 +9,36 @@ use rustix::net::{self, Shutdown, SocketType, sockopt};
 use super::address::family;
 use super::{NEW, option};
 
-/// How a TCP socket listens. Options are set before listening, and accepted sockets inherit the buffers and
-/// `nodelay` from their listener without a call of their own.
+/// How a TCP socket listens. Options are set before listening. Accepted sockets inherit the buffers and
+/// `nodelay` from the listener without an additional call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenOptions {
-    /// How many established connections may wait to be accepted; the kernel takes no more than
+    /// How many established connections may wait to be accepted. The kernel limits this to
     /// net.core.somaxconn. listen(2).
     pub backlog: u32,
-    /// It joins those of the same user that listen at the same address already and [`share_port`], and the
-    /// kernel spreads the connections over them (`SO_REUSEPORT`, socket(7)).
+    /// The socket joins sockets of the same user that already listen at the same address and allow it
+    /// ([`share_port`]). The kernel distributes connections over them (`SO_REUSEPORT`, socket(7)).
     pub reuse_port: bool,
     /// Small segments are sent at once (`TCP_NODELAY`, tcp(7)).
     pub nodelay: bool,
-    /// A fixed send buffer in bytes, of which the kernel keeps a double for itself (`SO_SNDBUF`, socket(7));
-    /// otherwise it grows as needed.
+    /// A fixed send buffer in bytes, which the kernel doubles for its own use (`SO_SNDBUF`, socket(7)).
+    /// Otherwise the buffer grows as needed.
     pub send_buffer: Option<u32>,
-    /// A connection enters the accept queue when data came, or after about that many seconds
+    /// A connection enters the accept queue when data has arrived, or after about this many seconds
     /// (`TCP_DEFER_ACCEPT`, tcp(7)).
     pub defer_accept: Option<u32>,
 }
 
 impl Default for ListenOptions {
-    /// A backlog of 4,096, and `nodelay`; nothing else.
+    /// A backlog of 4,096, and `nodelay`. All other options are off.
     fn default() -> Self {
         Self { backlog: 4_096, reuse_port: false, nodelay: true, send_buffer: None, defer_accept: None }
     }
 }
 
-/// A TCP socket that listens at `address`; port 0 lets the kernel choose. `SO_REUSEADDR` is set, so that
-/// connections of an earlier process in TIME-WAIT do not prevent it. An IPv6 socket takes no IPv4 connections
-/// (`IPV6_V6ONLY`, ipv6(7)). socket(2), bind(2), listen(2).
+/// A TCP socket that listens at `address`. With port 0, the kernel chooses the port. `SO_REUSEADDR` is
+/// set, so that connections of an earlier process in TIME-WAIT do not prevent it. An IPv6 socket accepts
+/// no IPv4 connections (`IPV6_V6ONLY`, ipv6(7)). socket(2), bind(2), listen(2).
 pub fn listen_tcp(address: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
     let socket = unbound(address)?;
     if options.reuse_port {
@@ -58,7 +58,7 @@ pub fn listen_tcp(address: SocketAddr, options: &ListenOptions) -> io::Result<Ow
     Ok(socket)
 }
 
-/// Whether [`listen_tcp`] could have the address; it is bound for a moment, and nothing listens.
+/// Whether [`listen_tcp`] could bind the address. It is bound for a moment, without listening.
 ///
 /// # Errors
 ///
@@ -67,33 +67,34 @@ pub fn check_tcp(address: SocketAddr) -> io::Result<()> {
     Ok(net::bind(unbound(address)?, &address)?)
 }
 
-/// Lets others of the same user listen at the address of a socket that listens, with
+/// Lets other sockets of the same user listen at the address of a listening socket, with
 /// [`ListenOptions::reuse_port`].
 ///
-/// It is for the first of them. A socket that is opened so joins whoever has the address and lets it, be it
-/// another program; one that lets others join only when it listens has the address to itself before.
-/// `SO_REUSEPORT`, socket(7).
+/// Call this on the first socket, after it listens. A socket opened with `reuse_port` joins every socket
+/// that has the address and allows it, even one of another program. A socket that allows others only
+/// after it listens has had the address to itself until then. `SO_REUSEPORT`, socket(7).
 pub fn share_port(listener: impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_socket_reuseport(listener, true)?)
 }
 
-/// Whether the socket listens (`SO_ACCEPTCONN`, socket(7)); `ENOTSOCK` where it is none.
+/// Whether the socket listens (`SO_ACCEPTCONN`, socket(7)); `ENOTSOCK` if it is not a socket.
 pub fn is_listening(fd: impl AsFd) -> io::Result<bool> {
     Ok(sockopt::socket_acceptconn(fd)?)
 }
 
-/// How many connections may wait to be accepted on a socket that listens, from now on. listen(2).
+/// Sets how many connections may wait to be accepted on a listening socket, from now on. listen(2).
 pub fn set_backlog(listener: impl AsFd, connections: u32) -> io::Result<()> {
     Ok(net::listen(listener, backlog(connections))?)
 }
 
-/// Has a socket listen no more, whoever else has it open: its address is free for others, who are refused if
-/// they connect meanwhile, and those who wait in its accept queue are reset. shutdown(2).
+/// Makes a socket stop listening, even if other processes have it open. Its address becomes free for
+/// other sockets. Until one listens there, new clients are refused. Clients in the accept queue are
+/// reset. shutdown(2).
 pub fn stop_listening(listener: impl AsFd) -> io::Result<()> {
     Ok(net::shutdown(listener, Shutdown::Read)?)
 }
 
-/// A TCP socket for this address, to be bound.
+/// A TCP socket for this address, not yet bound.
 fn unbound(address: SocketAddr) -> io::Result<OwnedFd> {
     let socket = net::socket_with(family(address), SocketType::STREAM, NEW, Some(net::ipproto::TCP))?;
     sockopt::set_socket_reuseaddr(&socket, true)?;

@@ -19,7 +19,8 @@ pub(crate) fn set<T>(fd: impl AsFd, level: libc::c_int, option: libc::c_int, val
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The value of an option that rustix does not have; what the kernel leaves of it stays zero. getsockopt(2).
+/// The value of an option that rustix does not have. Bytes that the kernel does not write stay zero.
+/// getsockopt(2).
 ///
 /// # Safety
 ///
@@ -34,6 +35,7 @@ pub(crate) unsafe fn get<T>(fd: impl AsFd, level: libc::c_int, option: libc::c_i
     if code != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: all of it was zeroed and some of it written, and any bytes are valid, as the caller promises.
+    // SAFETY: all of it was zeroed, some of it was written, and the caller guarantees that any bytes are
+    // valid.
     Ok(unsafe { value.assume_init() })
 }

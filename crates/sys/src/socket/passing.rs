@@ -1,9 +1,9 @@
-//! Descriptors that go with bytes, from process to process over a Unix socket. unix(7), `SCM_RIGHTS`.
+//! Passing descriptors together with bytes between processes over a Unix socket. unix(7), `SCM_RIGHTS`.
 //!
-//! One that is sent belongs to both processes from then on: they share what is open, with its status flags
-//! and its options. It comes with the first byte that was sent along with it. Whoever receives from somebody
-//! who may send descriptors always has to have room for them: without it the kernel closes what came
-//! ([`recv_without`]), and a plain read does not tell.
+//! A passed descriptor belongs to both processes from then on: they share the open file, with its status
+//! flags and options. It arrives with the first byte that was sent with it. A process that receives from
+//! a peer that may send descriptors must always provide room for them. Without room, the kernel closes
+//! them ([`recv_without`]), and a plain read does not report that.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -18,17 +18,18 @@ use rustix::net::{
 use super::Slice;
 use super::transfer::vectors;
 
-/// How many descriptors that come with the same bytes there is room for; the kernel closes more, but for
-/// those that alignment makes room for.
+/// How many descriptors that come with the same bytes there is room for. The kernel closes any others,
+/// except those that fit in alignment padding.
 pub const MOST_PASSED: usize = 4;
 
-/// Sends the slices in order, as far as there is room, and a descriptor with the first byte that is taken;
-/// never blocks. Nothing is sent at all, and the descriptor neither, where no byte is. sendmsg(2) with
-/// `MSG_DONTWAIT` and `MSG_NOSIGNAL`.
+/// Sends the slices in order, as far as there is room, and a descriptor with the first byte that is sent.
+/// It never blocks. If no byte is sent, the descriptor is not sent either. sendmsg(2) with `MSG_DONTWAIT`
+/// and `MSG_NOSIGNAL`.
 ///
 /// # Errors
 ///
-/// Besides those of send(2): `ETOOMANYREFS` while too many descriptors are under way and were not received.
+/// Besides those of send(2): `ETOOMANYREFS` while too many descriptors are in flight, sent but not
+/// received.
 pub fn send_with(fd: impl AsFd, slices: &[Slice<'_>], passed: BorrowedFd<'_>) -> io::Result<usize> {
     let passed = [passed];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
@@ -38,24 +39,24 @@ pub fn send_with(fd: impl AsFd, slices: &[Slice<'_>], passed: BorrowedFd<'_>) ->
     Ok(net::sendmsg(fd, vectors(slices), &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
 }
 
-/// Receives into `buffer` what is there, and appends the descriptors that came with it, which are closed on
-/// exec; 0 is the end of what the peer sends. See [`MOST_PASSED`]. Never blocks. recvmsg(2)
-/// with `MSG_DONTWAIT` and `MSG_CMSG_CLOEXEC`.
+/// Receives available bytes into `buffer`, and appends the descriptors that came with them, which are
+/// closed on exec. 0 means that the peer has sent everything. See [`MOST_PASSED`]. It never blocks.
+/// recvmsg(2) with `MSG_DONTWAIT` and `MSG_CMSG_CLOEXEC`.
 pub fn recv_with(fd: impl AsFd, buffer: &mut [u8], passed: &mut Vec<OwnedFd>) -> io::Result<usize> {
     receive(fd.as_fd(), buffer, passed, RecvFlags::DONTWAIT)
 }
 
-/// Receives into `buffer` what is there, and says whether descriptors came with it, all of which the kernel
-/// has closed. 0 is the end of what the peer sends. A read ends behind the bytes that a descriptor came with:
-/// more may be there although the buffer is not full. Never blocks. recvmsg(2) with `MSG_DONTWAIT`, and
-/// `MSG_CTRUNC` of what it returns.
+/// Receives available bytes into `buffer`. Returns also whether descriptors came with them; the kernel
+/// has closed those. 0 means that the peer has sent everything. A read ends after the bytes that a
+/// descriptor came with, so more may be available although the buffer is not full. It never blocks.
+/// recvmsg(2) with `MSG_DONTWAIT`, and `MSG_CTRUNC` in its result.
 pub fn recv_without(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
     let mut control = RecvAncillaryBuffer::default();
     let received = net::recvmsg(fd, &mut [IoSliceMut::new(buffer)], &mut control, RecvFlags::DONTWAIT)?;
     Ok((received.bytes, received.flags.contains(ReturnFlags::CTRUNC)))
 }
 
-/// Receives when something comes, on a socket that blocks, as [`recv_with`] does; `EINTR` after a signal.
+/// Waits for bytes on a blocking socket and receives them as [`recv_with`] does; `EINTR` after a signal.
 pub fn recv_with_waiting(fd: impl AsFd, buffer: &mut [u8], passed: &mut Vec<OwnedFd>) -> io::Result<usize> {
     receive(fd.as_fd(), buffer, passed, RecvFlags::empty())
 }

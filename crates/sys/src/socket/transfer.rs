@@ -1,4 +1,4 @@
-//! Bytes in and out.
+//! Receiving and sending bytes.
 
 use std::io::{self, IoSlice};
 use std::marker::PhantomData;
@@ -7,38 +7,38 @@ use std::sync::atomic::AtomicU8;
 
 use rustix::net::{self, RecvFlags, SendAncillaryBuffer, SendFlags, sockopt};
 
-/// Receives into `buffer` what is there; 0 is the end of what the peer sends. Never blocks, be the socket one
-/// that does. recv(2) with `MSG_DONTWAIT`.
+/// Receives available bytes into `buffer`. 0 means that the peer has sent everything. It never blocks,
+/// even on a blocking socket. recv(2) with `MSG_DONTWAIT`.
 #[inline]
 pub fn recv(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     let (count, _) = net::recv(fd, buffer, RecvFlags::DONTWAIT)?;
     Ok(count)
 }
 
-/// Receives into `buffer` when something comes, on a socket that blocks: until a signal breaks that off
-/// ([`crate::alarm`]), which is `EINTR`. 0 is the end of what the peer sends. recv(2).
+/// Waits for bytes on a blocking socket and receives them into `buffer`. A signal interrupts the wait
+/// ([`crate::alarm`]), with `EINTR`. 0 means that the peer has sent everything. recv(2).
 #[inline]
 pub fn recv_waiting(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     let (count, _) = net::recv(fd, buffer, RecvFlags::empty())?;
     Ok(count)
 }
 
-/// Receives what is there behind what `buffer` holds: no more than `most` bytes, and than it has room for
-/// without growing. 0 is the end of what the peer sends, or that there was no room. Never blocks. recv(2)
-/// with `MSG_DONTWAIT`.
+/// Receives available bytes and appends them to `buffer`: at most `most` bytes, and at most what fits
+/// without growing the buffer. 0 means that the peer has sent everything, or that there was no room. It
+/// never blocks. recv(2) with `MSG_DONTWAIT`.
 pub fn recv_behind(fd: impl AsFd, buffer: &mut Vec<u8>, most: usize) -> io::Result<usize> {
     let length = buffer.len();
     let spare = buffer.spare_capacity_mut();
     let room = spare.len().min(most);
     let ((received, _), _) = net::recv(fd, &mut spare[..room], RecvFlags::DONTWAIT)?;
     let count = received.len();
-    // SAFETY: so many bytes behind those that were there have just been written, within the capacity.
+    // SAFETY: this many bytes after the existing ones have just been written, within the capacity.
     unsafe { buffer.set_len(length + count) };
     Ok(count)
 }
 
-/// Bytes to be sent: of this process, or of shared memory ([`crate::shared`]), which only the kernel reads as
-/// a whole.
+/// Bytes to send, from this process or from shared memory ([`crate::shared`]). Only the kernel reads
+/// shared memory as a whole.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Slice<'a> {
@@ -69,25 +69,25 @@ impl<'a> Slice<'a> {
     ///
     /// # Safety
     ///
-    /// The memory stays mapped for `'a`. Anybody may change it meanwhile.
+    /// The memory stays mapped for `'a`. Any process may change it meanwhile.
     #[inline]
     pub(crate) unsafe fn raw(memory: *mut u8, length: usize) -> Self {
         Self { vector: libc::iovec { iov_base: memory.cast(), iov_len: length }, bytes: PhantomData }
     }
 
-    /// How many bytes they are.
+    /// The number of bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.vector.iov_len
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Leaves out the first `count` bytes, or all if there are not so many.
+    /// Removes the first `count` bytes, or all bytes if there are fewer.
     #[inline]
     pub fn advance(&mut self, count: usize) {
         let count = count.min(self.len());
@@ -95,7 +95,7 @@ impl<'a> Slice<'a> {
         self.vector.iov_len -= count;
     }
 
-    /// The bytes, copied.
+    /// A copy of the bytes.
     pub fn to_vec(self) -> Vec<u8> {
         if self.vector.iov_len == 0 {
             return Vec::new();
@@ -109,7 +109,8 @@ impl<'a> Slice<'a> {
     }
 }
 
-/// Writes the slices in order, as far as there is room; at most 1,024 (`IOV_MAX`) are taken. writev(2).
+/// Writes the slices in order, as far as there is room. At most 1,024 slices (`IOV_MAX`) are written.
+/// writev(2).
 ///
 /// A broken connection raises `SIGPIPE` unless it is ignored ([`crate::signal::ignore_broken_pipe`]).
 #[inline]
@@ -123,47 +124,47 @@ pub fn send(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(net::send(fd, bytes, SendFlags::NOSIGNAL)?)
 }
 
-/// Sends as much as there is room for, also on a socket that blocks. send(2) with `MSG_NOSIGNAL` and
-/// `MSG_DONTWAIT`.
+/// Sends as much as there is room for, without blocking even on a blocking socket. send(2) with
+/// `MSG_NOSIGNAL` and `MSG_DONTWAIT`.
 #[inline]
 pub fn send_at_once(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(net::send(fd, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
 }
 
-/// Sends the slices in order, saying that more follows at once: an incomplete segment waits for it up to 200
-/// ms. sendmsg(2) with `MSG_MORE` and `MSG_NOSIGNAL`.
+/// Sends the slices in order, and tells the kernel that more follows at once. An incomplete segment waits
+/// for that for up to 200 ms. sendmsg(2) with `MSG_MORE` and `MSG_NOSIGNAL`.
 #[inline]
 pub fn send_more(fd: impl AsFd, slices: &[Slice<'_>]) -> io::Result<usize> {
     let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
     Ok(net::sendmsg(fd, vectors(slices), &mut SendAncillaryBuffer::default(), flags)?)
 }
 
-/// Sends the slices in order, as far as there is room, also on a socket that blocks; at most 1,024
-/// (`IOV_MAX`) are allowed. sendmsg(2) with `MSG_NOSIGNAL` and `MSG_DONTWAIT`.
+/// Sends the slices in order, as far as there is room, without blocking even on a blocking socket. At
+/// most 1,024 slices (`IOV_MAX`) are allowed. sendmsg(2) with `MSG_NOSIGNAL` and `MSG_DONTWAIT`.
 #[inline]
 pub fn send_slices_at_once(fd: impl AsFd, slices: &[Slice<'_>]) -> io::Result<usize> {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     Ok(net::sendmsg(fd, vectors(slices), &mut SendAncillaryBuffer::default(), flags)?)
 }
 
-/// The same, saying that more follows: an incomplete segment waits for it, for 200 ms or the connection's
-/// retransmission timeout, until something is acknowledged, or until [`set_cork`] says that nothing is held
-/// back. `MSG_MORE`.
+/// Sends like [`send_slices_at_once`], and tells the kernel that more follows. An incomplete segment
+/// waits for that until one of these happens: 200 ms or the connection's retransmission timeout passes,
+/// data is acknowledged, or [`set_cork`] stops holding data back. `MSG_MORE`.
 #[inline]
 pub fn send_more_at_once(fd: impl AsFd, slices: &[Slice<'_>]) -> io::Result<usize> {
     let flags = SendFlags::MORE | SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     Ok(net::sendmsg(fd, vectors(slices), &mut SendAncillaryBuffer::default(), flags)?)
 }
 
-/// Sends the slices in order, on a socket that blocks all of them unless a signal or an error comes between;
-/// at most 1,024 (`IOV_MAX`) are allowed. sendmsg(2) with `MSG_NOSIGNAL`.
+/// Sends the slices in order. A blocking socket sends all of them, unless a signal or an error interrupts
+/// it. At most 1,024 slices (`IOV_MAX`) are allowed. sendmsg(2) with `MSG_NOSIGNAL`.
 #[inline]
 pub fn send_slices(fd: impl AsFd, slices: &[Slice<'_>]) -> io::Result<usize> {
     Ok(net::sendmsg(fd, vectors(slices), &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)?)
 }
 
-/// Sends up to `count` bytes of the file `input`, from `*offset`, which moves on; 0 is the end of the file.
-/// sendfile(2).
+/// Sends up to `count` bytes of the file `input`, from `*offset`, and advances the offset. 0 means the
+/// end of the file. sendfile(2).
 ///
 /// A broken connection raises `SIGPIPE` unless it is ignored ([`crate::signal::ignore_broken_pipe`]).
 #[inline]
@@ -171,26 +172,28 @@ pub fn send_file(output: impl AsFd, input: impl AsFd, offset: &mut u64, count: u
     Ok(rustix::fs::sendfile(output, input, Some(offset), count)?)
 }
 
-/// Holds incomplete segments back (for up to 200 ms), or sends what was held back. `TCP_CORK`, tcp(7).
+/// Holds back incomplete segments (for up to 200 ms), or sends what was held back. `TCP_CORK`, tcp(7).
 pub fn set_cork(fd: impl AsFd, corked: bool) -> io::Result<()> {
     Ok(sockopt::set_tcp_cork(fd, corked)?)
 }
 
-/// Sends what there is at once, be it little and more on its way unacknowledged. `TCP_NODELAY`, tcp(7).
+/// Sends pending data at once, even if it is little and earlier data is unacknowledged. `TCP_NODELAY`,
+/// tcp(7).
 pub fn send_without_delay(fd: impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_tcp_nodelay(fd, true)?)
 }
 
-/// Whether calls return at once where they would block, for all who share the socket. `FIONBIO`, ioctl(2).
+/// Sets whether calls return at once instead of blocking, for every process that shares the socket.
+/// `FIONBIO`, ioctl(2).
 pub fn set_nonblocking(fd: impl AsFd, nonblocking: bool) -> io::Result<()> {
     Ok(rustix::io::ioctl_fionbio(fd, nonblocking)?)
 }
 
-/// As the calls take them.
+/// The slices in the form that the calls take.
 #[inline]
 pub(super) fn vectors<'a>(slices: &'a [Slice<'_>]) -> &'a [IoSlice<'a>] {
-    // SAFETY: both are an `iovec` (`IoSlice` says so), and what is made here goes to the kernel, which copies
-    // the bytes that it is given whoever changes them. No reference to them is made.
+    // SAFETY: both are an `iovec` (`IoSlice` guarantees it). The result goes only to the kernel, which
+    // copies the bytes even if another process changes them meanwhile. No reference to the bytes is made.
     unsafe { std::slice::from_raw_parts(slices.as_ptr().cast(), slices.len()) }
 }
 
@@ -262,7 +265,8 @@ mod tests {
 
     #[test]
     fn what_more_follows_waits_for_it() {
-        // The kernel waits for 200 ms at most: on a machine so busy that it takes us longer, try again.
+        // The kernel waits for at most 200 ms. On a machine so busy that this test takes longer, try
+        // again.
         let held_back = (0..20).any(|_| {
             let (accepted, mut client) = connection();
             assert_eq!(send_more(&accepted, &[Slice::new(b"he"), Slice::new(b"ad ")]).unwrap(), 5);

@@ -1,4 +1,4 @@
-//! Listening on a Unix socket, whose file may have been left by somebody who is gone.
+//! Listening on a Unix socket. A process that has exited may have left its socket file behind.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,31 +10,33 @@ use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::{NEW, listen};
 
-/// Whose the file of a Unix socket is, and who may connect: that takes the right to write to it. unix(7).
+/// The owner and mode of a Unix socket's file. They decide which processes may connect, which requires
+/// write permission. unix(7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketFile {
-    /// Its permission bits, whatever the umask.
+    /// Its permission bits, independent of the umask.
     pub mode: u32,
-    /// Its user and group, by number; `None`: those of the process.
+    /// Its owner, by number. `None`: the user of the process.
     pub owner: Option<u32>,
-    /// See `owner`.
+    /// Its group, by number. `None`: the group of the process.
     pub group: Option<u32>,
 }
 
-/// A Unix socket that listens at `path`, with such a file. Nobody can connect before the file is as it shall
-/// be. unix(7).
+/// A Unix socket that listens at `path`, with such a file. No client can connect before the file has its
+/// final owner and mode. unix(7).
 ///
-/// A socket file is there already: it is removed if nobody answers on it any more, else this fails with
+/// If a socket file already exists, it is removed if no process answers on it. Otherwise this fails with
 /// `EADDRINUSE`. A file of another kind is never removed.
 ///
 /// # Errors
 ///
-/// The address can't be had, or the file can't be given away: `EPERM` for all but root.
+/// The address is not available, or the file's owner cannot be changed: `EPERM` for every user except
+/// root.
 pub fn listen_unix(path: &Path, file: SocketFile, backlog: u32) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, NEW, None)?;
-    // The file is made with the mode of the socket that is bound: nobody else's until it is complete, and
-    // without a change of the umask, which all threads have in common.
+    // The file gets the mode of the socket that is bound. So no other user can reach it until it is
+    // complete, and the umask, which all threads share, does not change.
     rustix::fs::fchmod(&socket, rustix::fs::Mode::from_raw_mode(0o600))?;
     match net::bind(&socket, &address) {
         Err(rustix::io::Errno::ADDRINUSE) if is_stale(path, &address)? => {
@@ -49,18 +51,19 @@ pub fn listen_unix(path: &Path, file: SocketFile, backlog: u32) -> io::Result<Ow
         Ok(net::listen(&socket, listen::backlog(backlog))?)
     };
     if let Err(error) = complete() {
-        // It is this call's own.
+        // This call created the file.
         let _ = std::fs::remove_file(path);
         return Err(error);
     }
     Ok(socket)
 }
 
-/// Whether [`listen_unix`] could have the path; nothing is made there.
+/// Whether [`listen_unix`] could listen at the path. This creates nothing.
 ///
 /// # Errors
 ///
-/// `EADDRINUSE` where somebody answers, or what is there is no socket; else why no file could be made.
+/// `EADDRINUSE` if a process answers, or if the file is not a socket. Otherwise, the reason why no file
+/// could be created.
 pub fn check_unix(path: &Path) -> io::Result<()> {
     let address = SocketAddrUnix::new(path)?;
     match is_stale(path, &address) {
@@ -71,17 +74,17 @@ pub fn check_unix(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether this process may connect to the socket at a path, which takes the right to write to it, unix(7).
-/// Nobody connects. faccessat(2).
+/// Whether this process may connect to the socket at a path, which requires write permission, unix(7).
+/// This makes no connection. faccessat(2).
 ///
 /// # Errors
 ///
-/// Why not.
+/// The reason why not.
 pub fn check_connect(path: &Path) -> io::Result<()> {
     Ok(accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?)
 }
 
-/// A Unix socket that listens under a name that the kernel has chosen (unix(7), "Autobind feature"), and a
+/// A Unix socket that listens under a name chosen by the kernel (unix(7), "Autobind feature"), and a
 /// connection that waits there to be accepted.
 pub fn listen_with_client() -> io::Result<(OwnedFd, OwnedFd)> {
     let listener = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, NEW, None)?;
@@ -97,7 +100,7 @@ fn is_stale(path: &Path, address: &SocketAddrUnix) -> io::Result<bool> {
         return Ok(false);
     }
     let probe = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, NEW, None)?;
-    // A full backlog (`EAGAIN`) is an answer too.
+    // A full backlog (`EAGAIN`) also means that a process listens.
     Ok(matches!(net::connect(&probe, address), Err(rustix::io::Errno::CONNREFUSED)))
 }
 
@@ -124,7 +127,7 @@ mod tests {
         check_unix(&directory.path().join("none/free")).unwrap_err();
         assert_eq!(local_address(&listener).unwrap(), LocalAddress::Unix(Some(path.clone())));
         assert!(in_use(listen_unix(&path, OWN, 8)), "somebody answers");
-        // The attempt to find out has left a connection that is closed already.
+        // The check for a listening process has left a connection, which is already closed.
         assert_eq!(recv(accept(&listener).unwrap(), &mut [0]).unwrap(), 0);
 
         let mut client = UnixStream::connect(&path).unwrap();

@@ -1,9 +1,9 @@
-//! Sending from where the bytes are, without a copy: the kernel tells when it needs them no more.
-//! `MSG_ZEROCOPY`, `Documentation/networking/msg_zerocopy.rst` of the kernel.
+//! Sending without a copy: the kernel reads the bytes where they are, and reports when it no longer needs
+//! them. `MSG_ZEROCOPY`, `Documentation/networking/msg_zerocopy.rst` of the kernel.
 //!
-//! Until then the memory must stay as it is. Each call that sent something is told of once, in the socket's
-//! error queue, which all who have the socket share: poll reports it as an error to each of them while there
-//! is something in it.
+//! Until that report, the memory must not change. Each call that sent something is reported once, in the
+//! socket's error queue. All processes that have the socket share this queue. While it is not empty, poll
+//! reports an error to each of them.
 
 use std::io;
 use std::marker::PhantomData;
@@ -13,41 +13,41 @@ use std::time::Duration;
 use super::option;
 use crate::event::Interest;
 
-/// Whether [`send_uncopied`] does what it says on this socket. `SO_ZEROCOPY`, socket(7).
+/// Whether [`send_uncopied`] avoids copies on this socket. `SO_ZEROCOPY`, socket(7).
 pub fn has_zero_copy(fd: impl AsFd) -> io::Result<bool> {
     // SAFETY: any bytes are an integer.
     let value: libc::c_int = unsafe { option::get(fd, libc::SOL_SOCKET, libc::SO_ZEROCOPY)? };
     Ok(value != 0)
 }
 
-/// Allows or forbids it, for all who have the socket. `SO_ZEROCOPY`, socket(7); `EOPNOTSUPP` where the kind
-/// of socket has none.
+/// Allows or forbids sending without a copy, for every process that has the socket. `SO_ZEROCOPY`,
+/// socket(7); `EOPNOTSUPP` if the kind of socket does not support it.
 pub fn set_zero_copy(fd: impl AsFd, is_allowed: bool) -> io::Result<()> {
     option::set(fd, libc::SOL_SOCKET, libc::SO_ZEROCOPY, &libc::c_int::from(is_allowed))
 }
 
-/// What a socket sends from where it lies, and the kernel may still read there ([`send_uncopied`]).
+/// Bytes that a socket sends without a copy, so that the kernel may still read them ([`send_uncopied`]).
 pub struct Uncopied<'socket, 'bytes> {
     socket: BorrowedFd<'socket>,
     wait: &'socket mut dyn FnMut(Interest) -> io::Result<()>,
-    /// Calls that sent something, of which the kernel has not told that it is done with them.
+    /// How many calls sent something that the kernel has not yet reported as finished.
     under_way: u32,
     bytes: PhantomData<&'bytes [u8]>,
 }
 
-/// Has something sent without a copy by `send`, on a socket that [allows it](has_zero_copy), and returns when
-/// the kernel has told that it needs none of that any more: it is borrowed until then. `wait` is called while
-/// it does, to wait until poll says of the socket what is asked for, or that there is an error; it may return
-/// earlier.
+/// Lets `send` send bytes without a copy, on a socket that [allows it](has_zero_copy). Returns when the
+/// kernel has reported that it no longer needs them; they are borrowed until then. Meanwhile it calls
+/// `wait`, which must wait until poll reports the requested readiness of the socket, or an error. `wait`
+/// may return earlier.
 ///
-/// The kernel needs bytes until they are acknowledged, so the last of them should go by other calls, within
-/// `send`: [more than a segment](segment), because the receiver may put off the acknowledgement of less for
+/// The kernel needs bytes until they are acknowledged. So `send` should send the last bytes with other
+/// calls: [more than a segment](segment), because the receiver may delay the acknowledgement of less by
 /// 40 ms (RFC 1122, 4.2.3.2; `tcp_delack_min` of Linux).
 ///
 /// # Errors
 ///
-/// Those of `send` and `wait`. If there is one while something is borrowed, the connection is reset, as
-/// nobody knows how much of that went out.
+/// Those of `send` and `wait`. If one occurs while bytes are borrowed, the connection is reset, because
+/// it is unknown how much was sent.
 pub fn send_uncopied<'bytes>(
     socket: BorrowedFd<'_>,
     mut wait: impl FnMut(Interest) -> io::Result<()>,
@@ -62,32 +62,34 @@ pub fn send_uncopied<'bytes>(
 }
 
 impl<'bytes> Uncopied<'_, 'bytes> {
-    /// Sends the bytes, as far as there is room, and says for how many there was. More has to follow at once:
-    /// an incomplete segment waits for it. sendmsg(2) with `MSG_ZEROCOPY`, `MSG_MORE`, `MSG_DONTWAIT` and
+    /// Sends the bytes, as far as there is room, and returns how many. More must follow at once: an
+    /// incomplete segment waits for it. sendmsg(2) with `MSG_ZEROCOPY`, `MSG_MORE`, `MSG_DONTWAIT` and
     /// `MSG_NOSIGNAL`.
     ///
     /// # Errors
     ///
-    /// Those of send(2). `ENOBUFS`: more is under way than a socket may have (`net.core.optmem_max`).
+    /// Those of send(2). `ENOBUFS`: more data is in flight than a socket may have
+    /// (`net.core.optmem_max`).
     pub fn send(&mut self, bytes: &'bytes [u8]) -> io::Result<usize> {
         let flags = libc::MSG_ZEROCOPY | libc::MSG_MORE | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: the kernel only reads the bytes, which are borrowed for longer than this value lives; that
-        // it does not end before the kernel has told that it is done with them is seen to when it is dropped,
-        // and only `send_uncopied` makes and drops it.
+        // SAFETY: the kernel only reads the bytes, which are borrowed for longer than this value lives.
+        // Dropping this value waits until the kernel has reported that it is done with them, and only
+        // `send_uncopied` makes and drops it.
         let count = unsafe { libc::send(self.socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
         self.under_way += u32::from(count > 0);
         Ok(count)
     }
 
-    /// Takes what the kernel has told, and waits if that was nothing. It may return earlier.
+    /// Takes the kernel's reports. Then it waits for `what`, unless `what` is [`Interest::NONE`] and there
+    /// were reports. It may return earlier.
     ///
     /// # Errors
     ///
-    /// Those of what waits, and of the connection.
+    /// Those of `wait`, and of the connection.
     pub fn wait_for(&mut self, what: Interest) -> io::Result<()> {
         let before = self.under_way;
-        // Notices would be an error that poll tells, as long as they are there.
+        // While reports are in the queue, poll would report an error.
         while self.under_way > 0
             && let Some(count) = completed(self.socket)?
         {
@@ -98,8 +100,8 @@ impl<'bytes> Uncopied<'_, 'bytes> {
 }
 
 impl Drop for Uncopied<'_, '_> {
-    /// Something is under way only if nobody waits for it any more. Packets that are on their way have the
-    /// memory until they are freed, which nothing holds up after a reset.
+    /// Bytes are still in flight here only after an error, when no code waits for them any more. Packets that
+    /// are being sent hold the memory until they are freed. After a reset, nothing delays that.
     fn drop(&mut self) {
         if self.under_way == 0 {
             return;
@@ -108,7 +110,7 @@ impl Drop for Uncopied<'_, '_> {
         for _ in 0..RESET_MS {
             match completed(self.socket) {
                 Ok(Some(count)) => self.under_way = self.under_way.saturating_sub(count),
-                // It is told how the connection ended, too.
+                // The queue also reports how the connection ended.
                 Err(_) => {}
                 Ok(None) => std::thread::sleep(Duration::from_millis(1)),
             }
@@ -119,24 +121,24 @@ impl Drop for Uncopied<'_, '_> {
     }
 }
 
-/// Bytes of a full segment that a connection sends. `TCP_MAXSEG`, tcp(7).
+/// Bytes of a full segment on this connection. `TCP_MAXSEG`, tcp(7).
 pub fn segment(socket: impl AsFd) -> io::Result<usize> {
     // SAFETY: any bytes are an integer.
     let value: libc::c_int = unsafe { option::get(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG)? };
     Ok(usize::try_from(value).unwrap_or(0))
 }
 
-/// How long packets of a connection that was reset may be on their way out.
+/// How long packets of a reset connection may still take to leave.
 const RESET_MS: u32 = 1_000;
 
-/// Takes the next of what the kernel says, if there is something: how many calls it is done with. recvmsg(2)
-/// with `MSG_ERRQUEUE`.
+/// Takes the kernel's next report, if there is one: how many calls it has finished. recvmsg(2) with
+/// `MSG_ERRQUEUE`.
 ///
 /// # Errors
 ///
 /// Something else is in the error queue: a failure of the connection.
 fn completed(fd: BorrowedFd<'_>) -> io::Result<Option<u32>> {
-    /// A control message that is aligned, and has room for the error and an address behind it.
+    /// Space for a control message: aligned, with room for the error and an address after it.
     #[repr(C, align(8))]
     struct Space([u8; 128]);
 
@@ -151,7 +153,8 @@ fn completed(fd: BorrowedFd<'_>) -> io::Result<Option<u32>> {
         let error = io::Error::last_os_error();
         return if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
     }
-    // SAFETY: the kernel has said how much of the space is valid, and the header is looked for in that.
+    // SAFETY: the kernel has said how much of the space is valid, and the header is searched for within
+    // that.
     let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message).as_ref() };
     let Some(header) = header else { return Ok(None) };
     let has_error = matches!(
@@ -163,7 +166,7 @@ fn completed(fd: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     if !has_error || header.cmsg_len < least {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    // SAFETY: the message is that long, by what was just looked at; any bytes are a valid error.
+    // SAFETY: the check above shows that the message is this long; any bytes are a valid error.
     let error = unsafe { libc::CMSG_DATA(header).cast::<libc::sock_extended_err>().read_unaligned() };
     if error.ee_origin != ORIGIN_ZERO_COPY {
         return Err(io::Error::from_raw_os_error(error.ee_errno.cast_signed()));

@@ -7,7 +7,16 @@ pub(super) mod plot;
 pub(super) mod rows;
 
 /// Width of every drawing, in units of its own: what a phone shows without making letters too small.
-const WIDTH: f64 = 440.0;
+pub(super) const WIDTH: f64 = 440.0;
+
+/// A finished drawing.
+#[derive(Debug)]
+pub(super) struct Drawing {
+    /// Escaped.
+    pub(super) svg: String,
+    /// In units of the drawing, of which it is [`WIDTH`] wide.
+    pub(super) height: f64,
+}
 
 /// How one server looks everywhere: a colour, and a marker for those who don't see the colour. One that was
 /// measured again has those of the first, hollow.
@@ -55,6 +64,11 @@ pub(super) enum Of {
 }
 
 impl Mark {
+    /// A circle of a class of the page.
+    fn at(x: f64, y: f64, class: String) -> Self {
+        Self { marker: "m0".to_owned(), class, transform: format!("translate({} {})", px(x), px(y)) }
+    }
+
     fn new(x: f64, y: f64, look: Look, of: Of) -> Self {
         let (what, marker, scale) = match of {
             Of::One => ("one", look.marker(), " scale(.68)"),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use askama::Template;
 
 use super::axis::Axis;
-use super::{Look, Mark, Of, WIDTH, px};
+use super::{Drawing, Look, Mark, Of, WIDTH, px};
 
 /// What is drawn, with places in units of the drawing.
 #[derive(Debug, Template)]
@@ -47,6 +47,10 @@ impl Plot {
     pub(in crate::report) fn new(label: &str, x: Axis, y: Axis) -> Self {
         let (label, none) = (label.to_owned(), String::new());
         Self { label, x, y, frame: FRAME, diagonal: none, bands: vec![], lines: vec![], marks: vec![] }
+    }
+
+    pub(in crate::report) fn drawing(&self) -> Drawing {
+        Drawing { svg: self.to_string(), height: self.frame.height }
     }
 
     fn x_of(&self, value: f64) -> f64 {

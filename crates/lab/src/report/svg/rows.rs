@@ -4,7 +4,7 @@
 use askama::Template;
 
 use super::axis::Axis;
-use super::{Look, Mark, Of, WIDTH, px};
+use super::{Drawing, Look, Mark, Of, WIDTH, px};
 use crate::statistics::Interval;
 
 /// What is drawn, with places in units of the drawing.
@@ -58,6 +58,14 @@ impl Rows {
     pub(in crate::report) fn new(label: &str, x: Axis) -> Self {
         let (label, bottom) = (label.to_owned(), TOP + 6.0);
         Self { label, x, width: WIDTH, bottom, margin: None, origin: None, all: Vec::new() }
+    }
+
+    pub(in crate::report) fn drawing(&self) -> Drawing {
+        Drawing { svg: self.to_string(), height: self.height() }
+    }
+
+    fn height(&self) -> f64 {
+        self.bottom + 40.0
     }
 
     fn x_of(&self, value: f64) -> f64 {
@@ -114,6 +122,21 @@ impl Rows {
         if let Some(row) = self.all.last_mut() {
             row.bars.extend(bar);
         }
+    }
+
+    /// The median of a ratio and its interval. The class says what follows.
+    pub(in crate::report) fn compared(
+        &mut self,
+        name: &str,
+        class: &str,
+        value: String,
+        (median, interval): (f64, Option<Interval>),
+    ) {
+        let mut row = self.row(name, value, class.to_owned());
+        row.interval = interval.map(|interval| (self.x_of(interval.lower), self.x_of(interval.upper)));
+        let (x, y) = (self.x_of(median), row.y);
+        row.marks.push(Mark::at(x, y, format!("median {class}")));
+        self.all.push(row);
     }
 
     /// Values that count and others that don't, with what they come to. The class says what follows.

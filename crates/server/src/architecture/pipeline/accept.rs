@@ -1,23 +1,29 @@
-//! The Accept stage: a thread for each address takes connections out of its accept queue, and hands them to
-//! the Read stages of the lanes in turn, or of the lane that the address belongs to.
+//! The Accept stage. A thread for each address takes connections out of its accept queue. It hands them to
+//! the Read stages of the lanes in turn, or to the lane that the address belongs to.
 //!
-//! The accept limit bounds how many of those that an acceptor has brought in are ahead of it: have not had
-//! their first turn, through Read and Write. With so many it waits until all have had it, and the poll stages
-//! have handed on those whom there is news of. (That readers have begun with the new ones is not enough:
-//! reading is cheap, and a thousand would wait to be written to. Nor is it that these alone are served: they
-//! need no poll stage, which would get the CPU when its time slice comes, while all who came before wait.)
-//! Without a limit it waits for nothing but room in the queues.
+//! The accept limit bounds how many of an acceptor's connections are ahead of it. A connection is ahead
+//! until it has had its first turn, through Read and Write. When the limit is reached, the acceptor waits
+//! for two things: all these connections have had their turn, and the poll stages have handed on all
+//! connections with events. Without a limit the acceptor waits only for room in the queues.
 //!
-//! `auto` steers by turns. Here one lasts from one such wait to the next, less what the acceptor slept while
-//! the stages had nothing to do; worked on is what readers and writers took of their queues meanwhile, and
-//! left over what is in these. So the ceiling is what the whole pipeline gets done within the target. Nobody
-//! can see what it costs to turn around, as threads wake each other; it goes with what serving costs. Each
-//! acceptor has a limit of its own; what the others have brought in and nobody has worked on yet is left over
-//! for it, too.
+//! Waiting for less is not enough:
 //!
-//! If there is a response target, each new connection takes a [token](super::tokens) as well. An acceptor
-//! that finds none leaves its clients where they are, and sleeps until there is one; that is no part of a
-//! turn. A drain takes everybody in.
+//! - If it waited only until readers begin with the new connections: reading is cheap, so a thousand
+//!   connections would wait to be written to.
+//! - If it waited only until the new connections are served: they need no poll stage. The poll stage would
+//!   get the CPU only when its time slice comes, and all older connections would wait for that.
+//!
+//! With `auto` the accept policy learns from turns. Here a turn lasts from one such wait to the next, less
+//! the time that the acceptor slept while the stages had nothing to do. The work done is what readers and
+//! writers took from their queues in that time. The work left over is what these queues hold. So the
+//! ceiling is what the whole pipeline gets done within the target. The cost of a turn itself cannot be
+//! measured, because threads wake each other; it is taken as a part of what serving costs. Each acceptor
+//! has its own limit. Connections that other acceptors brought in and no stage has worked on yet count as
+//! left over for it, too.
+//!
+//! If there is a response target, each new connection also takes a [token](super::tokens). An acceptor that
+//! finds no token leaves its clients in the accept queue, and sleeps until there is one. That time is not
+//! part of a turn. During a drain the acceptor accepts all clients.
 
 use std::collections::VecDeque;
 use std::io;
@@ -45,12 +51,12 @@ use crate::counters::Stage;
 use crate::error_log::Limited;
 use crate::service::Service;
 
-/// A listener of an acceptor's.
+/// A listener of an acceptor.
 struct Port {
     door: Door,
-    /// Its number among all of the pipeline.
+    /// Its number among all listeners of the pipeline.
     number: usize,
-    /// The lane that it belongs to, if it belongs to one.
+    /// The lane that it belongs to, if any.
     lane: Option<u16>,
     /// It may have connections waiting.
     pending: bool,
@@ -67,23 +73,23 @@ pub(super) struct Acceptor<'p> {
     gate: Gate,
     policy: AcceptPolicy,
     next_lane: usize,
-    /// What it hands on next, to each lane.
+    /// The connections to hand on next, for each lane.
     batches: Box<[VecDeque<Boxed>]>,
     work_phase_skips_new: bool,
     has_heard: Phase,
-    /// Where the search for somebody to make room goes on: the lane, and the place in each.
+    /// Where the search for a connection that can make room continues: the lane, and the slot in each lane.
     lane_in_turn: usize,
     hands: Box<[u32]>,
-    /// When places were last given by turns.
+    /// When connections were last ended in turn to make room.
     turns_given: Tick,
-    /// When the turn under way began, and how much the others had done by then.
+    /// When the current turn began, and how many connections the other threads had worked on by then.
     turn_began: (u64, u64),
-    /// What has come of turns since the accept policy last heard of their cost.
+    /// Totals of the turns since the accept policy last received their cost.
     costing: Costing,
     complaints: Limited,
 }
 
-/// The CPU time of the process when something began, and what came of that.
+/// The CPU time of the process at the start of a period, and the connections accepted and worked on since.
 #[derive(Clone, Copy, Debug, Default)]
 struct Costing {
     cpu_ns: u64,
@@ -91,29 +97,30 @@ struct Costing {
     worked: u32,
 }
 
-/// So many turns are taken to cost what serving a connection once does: a turn wakes four threads one after
-/// the other. While it woke three, a connection took 39 to 43 us with a limit of 1, and 25 to 32 with one of
-/// 10. What follows from it has been above any fixed limit since (docs/architectures.md).
+/// The assumed cost of a turn: this many turns cost as much as serving a connection once. A turn wakes four
+/// threads one after the other. When a turn woke three threads, a connection took 39 to 43 us with a limit
+/// of 1, and 25 to 32 with one of 10. The result has been above any fixed limit since
+/// (docs/architectures.md).
 const TURNS_FOR_A_CONNECTION: u64 = 2;
 
 const LISTENERS: u64 = 0;
 const WAKE: u64 = 1;
 
-/// How often it is looked whether somebody makes room for those who wait.
+/// How often an acceptor checks whether a connection can make room for waiting clients.
 const PRESSURE_MS: u32 = 100;
-/// How often an acceptor whose listeners retire looks how far that is.
+/// How often an acceptor whose listeners retire checks how far that is.
 const ENDING_MS: u32 = 10;
-/// How often places are given by turns where there are too few.
+/// How often connections are ended in turn while there are too few slots.
 const TURN_TICKS: u32 = 500 / Tick::MS;
-/// How many connections are looked at for one that is idle.
+/// How many connections are examined to find an idle one.
 const LOOKS: u32 = 64;
 
 impl<'p> Acceptor<'p> {
-    /// The acceptor of that number, which has these listeners, each with its number and its lane.
+    /// The acceptor of that number, with its listeners. Each listener comes with its number and its lane.
     ///
     /// # Errors
     ///
-    /// The kernel gives no epoll.
+    /// The kernel does not provide an epoll instance.
     pub(super) fn new(
         pipeline: &'p Pipeline,
         number: u16,
@@ -156,7 +163,7 @@ impl<'p> Acceptor<'p> {
     ///
     /// # Errors
     ///
-    /// Waiting does not work any more.
+    /// Waiting for events stops working.
     pub(super) fn run(mut self) -> io::Result<()> {
         self.bell().is_of_this_thread();
         self.pipeline.control.arrive_with_all();
@@ -171,7 +178,7 @@ impl<'p> Acceptor<'p> {
             }
             self.await_clients()?;
         }
-        // Those who wait for its last listener have to hear that it is gone.
+        // Threads that wait for the last listener to close must learn that it is gone.
         self.pipeline.read_poll.wake();
         self.service.counters.stage_threads[Stage::Accept as usize].set(0);
         Ok(())
@@ -181,10 +188,10 @@ impl<'p> Acceptor<'p> {
         &self.pipeline.acceptors[usize::from(self.number)]
     }
 
-    /// One such phase: as many as the accept limit allows.
+    /// One accept phase: accepts as many connections as the accept limit allows.
     fn accept_phase(&mut self) {
         for port in &mut self.ports {
-            // Where it is to be closed, empty once does not mean empty at the end.
+            // If the listener is to be closed, a queue that was empty once need not be empty at the end.
             port.pending |= port.door.is_retiring();
         }
         if !self.ports.iter().any(|port| port.pending) {
@@ -226,7 +233,7 @@ impl<'p> Acceptor<'p> {
         self.turn_ends(accepted);
     }
 
-    /// Takes a place for a new connection, making room at the expense of others if need be.
+    /// Takes a slot for a new connection. If necessary, makes room by ending another one.
     fn has_room(&mut self) -> bool {
         if self.gate.room(0, self.service.clock.tick) == 0 || !self.is_admitted() {
             return false;
@@ -235,13 +242,13 @@ impl<'p> Acceptor<'p> {
             return true;
         }
         self.pipeline.is_crowded.store(true, Ordering::SeqCst);
-        // It may have been given up just before that.
+        // A slot may have become free just before that.
         if self.pipeline.take_place() {
             return true;
         }
         self.pipeline.tokens.put_back();
         let now = self.service.clock.tick;
-        // That may be longer ago than ticks can tell the order of.
+        // That may be so long ago that ticks no longer show which came first.
         let since = now.0.wrapping_sub(self.turns_given.0);
         if !self.close_an_idle_one() && since >= TURN_TICKS {
             self.turns_given = now;
@@ -250,7 +257,7 @@ impl<'p> Acceptor<'p> {
         false
     }
 
-    /// Takes a token, but for clients that are the last.
+    /// Takes a token, except for the last clients, before the listeners are closed.
     fn is_admitted(&self) -> bool {
         self.pipeline.tokens.take(self.service.clock.ns) || self.has_heard != Phase::Run
     }
@@ -261,7 +268,7 @@ impl<'p> Acceptor<'p> {
         (ns > 0).then(|| ns.div_ceil(1_000_000) as u32)
     }
 
-    /// Takes a new connection into service.
+    /// Starts to serve a new connection.
     fn open(&mut self, client: Client, lane: Option<u16>) {
         let lane = lane.unwrap_or_else(|| {
             self.next_lane = (self.next_lane + 1) % self.pipeline.lanes.len();
@@ -289,7 +296,7 @@ impl<'p> Acceptor<'p> {
         }
     }
 
-    /// Hands on what it has accepted, and waits while there is no room for it.
+    /// Hands on what it has accepted, and waits while the queues have no room.
     fn hand_on(&mut self) {
         let counters = self.service.counters;
         for (lane, batch) in self.pipeline.lanes.iter().zip(&mut self.batches) {
@@ -302,8 +309,8 @@ impl<'p> Acceptor<'p> {
         }
     }
 
-    /// Waits until all that it has handed on have had their first turn, and the poll stages have handed on
-    /// those whom there is news of: nobody comes in ahead of them.
+    /// Waits until all connections that it handed on have had their first turn, and the poll stages have
+    /// handed on all connections with events. So no new connection comes in ahead of them.
     fn await_stages(&self) {
         self.await_until(|| self.bell().ahead() == 0);
         for poll in [&self.pipeline.read_poll, &self.pipeline.write_poll] {
@@ -313,7 +320,7 @@ impl<'p> Acceptor<'p> {
         }
     }
 
-    /// Waits until that is so, the supervisor calls, or all is over.
+    /// Waits until the condition holds, the supervisor calls, or the pipeline ends.
     fn await_until(&self, is_so: impl Fn() -> bool) {
         let is_over = || self.pipeline.is_over.load(Ordering::Acquire);
         let is_called = || self.pipeline.control.phase() != self.has_heard;
@@ -322,7 +329,7 @@ impl<'p> Acceptor<'p> {
         }
     }
 
-    /// Tells the accept policy what came of the turn, and people what the policy makes of it.
+    /// Passes the result of the turn to the accept policy, and publishes the policy's state.
     fn turn_ends(&mut self, accepted: u32) {
         if !self.policy.is_adaptive() {
             return;
@@ -344,7 +351,7 @@ impl<'p> Acceptor<'p> {
         }
     }
 
-    /// Tells the accept policy what a connection costs, now and then.
+    /// Passes the cost of a connection to the accept policy from time to time.
     fn see_cost(&mut self, turn: &Turn) {
         self.costing.accepted += turn.accepted;
         self.costing.worked += turn.worked;
@@ -353,14 +360,14 @@ impl<'p> Acceptor<'p> {
         }
         let cpu_ns = sys::clock::process_cpu_ns();
         let since = std::mem::replace(&mut self.costing, Costing { cpu_ns, accepted: 0, worked: 0 });
-        // Each connection is worked on twice, by a reader and a writer.
+        // A reader and a writer each work on every connection.
         let (accepted, worked) = (since.accepted, since.worked / 2);
         let useful_ns = cpu_ns.saturating_sub(since.cpu_ns);
         let overhead_ns = useful_ns.checked_div(worked.into()).unwrap_or(0) / TURNS_FOR_A_CONNECTION;
         self.policy.cost_seen(Cost { overhead_ns, events: 0, useful_ns, accepted, worked });
     }
 
-    /// Waits until clients come, there is room for those who wait, or somebody calls.
+    /// Waits until clients arrive, there is room for waiting clients, or another thread wakes this one.
     fn await_clients(&mut self) -> io::Result<()> {
         let now = self.service.clock.tick;
         let pending = self.ports.iter().any(|port| port.pending);
@@ -374,7 +381,7 @@ impl<'p> Acceptor<'p> {
         let began_ns = sys::clock::monotonic_ns();
         let mut patience = ending.then_some(ENDING_MS);
         let is_called = if pending && is_full {
-            // The listeners are not empty: waiting for them would be none.
+            // The accept queues are not empty, so waiting for the listeners would return at once.
             patience = patience.or(paused).or(Some(PRESSURE_MS));
             let [told] = poll::wait_for([(self.bell().as_fd(), Interest::READABLE)], patience)?;
             told.readable
@@ -392,19 +399,19 @@ impl<'p> Acceptor<'p> {
         let idle_ns = ended_ns.saturating_sub(began_ns);
         self.service.counters.stage_idle_ns[Stage::Accept as usize].add(idle_ns);
         if self.pipeline.left_over() == 0 {
-            // No part of the turn.
+            // Not part of the turn.
             self.turn_began.0 = self.turn_began.0.saturating_add(idle_ns);
         }
         Ok(())
     }
 
-    /// Sees how many connections wait to be accepted.
+    /// Samples how many connections wait to be accepted.
     fn sample_queue(&mut self) -> Option<()> {
         let pending = self.ports.iter().filter(|port| port.pending).map(|port| &port.door);
         sample_queue(pending, &mut self.policy, self.service.counters)
     }
 
-    /// Does what the supervisor wants.
+    /// Does what the supervisor requests.
     fn heed_supervisor(&mut self) {
         let phase = self.pipeline.control.phase();
         if std::mem::replace(&mut self.has_heard, phase) == phase {
@@ -413,8 +420,8 @@ impl<'p> Acceptor<'p> {
         match phase {
             Phase::Run | Phase::Stop => {}
             Phase::Retire => {
-                // For what came before, it may have been this process alone that was woken. The supervisor
-                // wakes others once more for what there is no room for.
+                // The kernel may have woken only this process for connections that came before. For those
+                // that find no room here, the supervisor wakes other processes once more.
                 self.ports.iter_mut().for_each(|port| port.pending = true);
                 self.accept_phase();
                 self.close_ports(|_, _| true);
@@ -430,8 +437,8 @@ impl<'p> Acceptor<'p> {
         let now = self.service.clock.tick;
         while let Some(at) = self.ports.iter_mut().position(|port| are_over(port, now)) {
             let port = self.ports.swap_remove(at);
-            // Others have the same socket open, so closing it here would not end its registration. Removing
-            // what is registered cannot fail.
+            // Other processes have the same socket open, so closing it here would not end its registration.
+            // Removing a registered socket cannot fail.
             let _ = self.epoll.remove(&*port.door.listener);
             self.pipeline.shut(port.door, port.number, &self.service);
         }
@@ -450,7 +457,7 @@ impl<'p> Acceptor<'p> {
                 });
                 if closes && let Some(mut traveller) = waiting.take_at(index) {
                     drop(waiting);
-                    // It has its reply: how it takes the end is not awaited.
+                    // The client has its reply, so the server does not wait for the client to close.
                     traveller.gives_way = true;
                     self.make_way(lane, traveller);
                     return true;
@@ -460,7 +467,8 @@ impl<'p> Acceptor<'p> {
         false
     }
 
-    /// Has as many leave as wait to be accepted, of those who wait for their sockets.
+    /// Ends as many of the connections that wait for their sockets as there are clients to accept. A client
+    /// that is too slow must leave now; any other connection ends with its next reply.
     fn give_turns(&mut self) {
         let now = self.service.clock.tick;
         let mut outside = self.count_outside();
@@ -487,8 +495,8 @@ impl<'p> Acceptor<'p> {
         }
     }
 
-    /// Has one end that was taken from those who wait. It needs no room in the queue: it had a place in the
-    /// pipeline before.
+    /// Hands a connection that was waiting to the Read stage, which ends it. This needs no room in the
+    /// queue: the connection had a slot in the pipeline before.
     fn make_way(&mut self, lane: &Lane, mut traveller: Boxed) {
         self.service.counters.connections_closed_under_pressure.add(1);
         let now_ns = self.service.clock.ns;
@@ -504,15 +512,15 @@ impl<'p> Acceptor<'p> {
         &self.pipeline.lanes[self.lane_in_turn]
     }
 
-    /// The next place of that lane.
+    /// The next slot of that lane.
     fn next_in_turn(&mut self, places: u32) -> u32 {
         let hand = &mut self.hands[self.lane_in_turn];
         *hand = (*hand + 1) % places;
         *hand
     }
 
-    /// How many wait to be accepted. Of Unix sockets the kernel tells no more than whether anybody does: that
-    /// counts as a quarter of the places.
+    /// How many clients wait to be accepted. For Unix sockets the kernel reports only whether there are
+    /// any. That counts as a quarter of the open connections.
     fn count_outside(&self) -> u32 {
         let some = self.pipeline.open.load(Ordering::Acquire).div_ceil(4);
         let outside = |port: &Port| match tcp_info::accept_queue(&*port.door.listener) {

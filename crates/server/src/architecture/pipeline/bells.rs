@@ -1,4 +1,5 @@
-//! How threads that wait for the kernel are woken by others: those of the poll stages, and acceptors.
+//! How threads that wait for the kernel are woken by other threads. These are the threads of the poll
+//! stages, and acceptors.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,7 +18,7 @@ use crate::architecture::common::token::{Kind, Token};
 pub(super) struct Poll {
     pub(super) epoll: Epoll,
     wake: Arc<Wake>,
-    /// Get-events phases that have come to their end.
+    /// Get-events phases that are complete.
     passes: AtomicU64,
     /// An acceptor waits for the next.
     is_awaited: AtomicBool,
@@ -32,41 +33,43 @@ impl Poll {
         Ok(Self { epoll, wake, passes: AtomicU64::new(0), is_awaited: AtomicBool::new(false) })
     }
 
-    /// Has the stage look around.
+    /// Wakes the stage, so that it looks for work.
     pub(super) fn wake(&self) {
-        // An eventfd can always be written to.
+        // Writing to an eventfd cannot fail here.
         let _ = self.wake.wake();
     }
 
-    /// Forgets wake-ups so far.
+    /// Clears wake-ups so far.
     pub(super) fn clear(&self) {
         let _ = self.wake.clear();
     }
 
-    /// If there are events that the stage has not heard of: the number of a pass in which it will have.
+    /// If there are events that the stage has not received: the number of a pass in which it will have
+    /// received them.
     pub(super) fn pass_to_come(&self) -> Option<u64> {
         let pass = self.passes.load(Ordering::SeqCst) + 1;
         self.is_awaited.store(true, Ordering::SeqCst);
         let events = poll::wait_for([(self.epoll.as_fd(), Interest::READABLE)], Some(0));
         events.is_ok_and(|[events]| events.readable).then(|| {
-            // What a reader receives or closes meanwhile is an event no more, and wakes nobody.
+            // If a reader receives the input or closes the connection meanwhile, the event is gone and
+            // wakes no thread.
             self.wake();
             pass
         })
     }
 
-    /// Whether that pass is over.
+    /// Whether that pass is complete.
     pub(super) fn has_made(&self, pass: u64) -> bool {
         self.passes.load(Ordering::SeqCst) >= pass
     }
 
-    /// A pass is over. Says whether somebody waits for that.
+    /// A pass is complete. Returns whether an acceptor waits for that.
     pub(super) fn pass_ends(&self) -> bool {
         self.passes.fetch_add(1, Ordering::SeqCst);
         self.is_awaited.load(Ordering::SeqCst) && self.is_awaited.swap(false, Ordering::SeqCst)
     }
 
-    /// What others wake the stage with.
+    /// The wake-up with which other threads wake the stage.
     pub(super) fn bell(&self) -> Arc<Wake> {
         Arc::clone(&self.wake)
     }
@@ -78,7 +81,7 @@ impl AsFd for Poll {
     }
 }
 
-/// How others reach an acceptor.
+/// How other threads reach an acceptor.
 pub(super) struct AcceptorBell {
     wake: Wake,
     /// Connections that it has handed on, and that have not had their first turn yet.
@@ -91,9 +94,9 @@ impl AcceptorBell {
         Ok(Self { wake: Wake::new()?, ahead: AtomicU32::new(0), thread: OnceLock::new() })
     }
 
-    /// Has it look around.
+    /// Wakes the acceptor, so that it looks for work.
     pub(super) fn wake(&self) {
-        // An eventfd can always be written to.
+        // Writing to an eventfd cannot fail here.
         let _ = self.wake.wake();
         self.stages_have_passed();
     }
@@ -105,30 +108,30 @@ impl AcceptorBell {
         }
     }
 
-    /// It has taken a connection that the stages are to work on.
+    /// The acceptor has taken a connection that the stages are to work on.
     pub(super) fn handed_on(&self) {
         self.ahead.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How many of these have not had their first turn.
+    /// How many of these connections have not had their first turn.
     pub(super) fn ahead(&self) -> u32 {
         self.ahead.load(Ordering::Acquire)
     }
 
     /// The acceptor is the calling thread.
     pub(super) fn is_of_this_thread(&self) {
-        // Nobody has said so before.
+        // This is called only once.
         let _ = self.thread.set(thread::current());
     }
 
-    /// Has it look again whether the stages have come as far as it waits for.
+    /// Makes the acceptor check again whether the stages have got as far as it waits for.
     pub(super) fn stages_have_passed(&self) {
         if let Some(thread) = self.thread.get() {
             thread.unpark();
         }
     }
 
-    /// Forgets wake-ups so far.
+    /// Clears wake-ups so far.
     pub(super) fn clear(&self) {
         let _ = self.wake.clear();
     }
@@ -154,7 +157,7 @@ mod tests {
         news.wake().unwrap();
         let pass = poll.pass_to_come().expect("there is");
         assert!(!poll.has_made(pass));
-        // Somebody else hears of it first: the stage has to come round all the same.
+        // Another thread consumes the event first. The stage must still complete a pass.
         news.clear().unwrap();
         let [woken] = poll::wait_for([(poll.as_fd(), Interest::READABLE)], Some(0)).unwrap();
         assert!(woken.readable);

@@ -1,23 +1,26 @@
-//! The controllers of the stages, after SEDA (Welsh, Culler and Brewer 2001; Welsh and Culler 2003): how many
-//! [`threads`] of a stage are in use, how large a [`batch`] is, and at which rate the Accept stage [admits]
-//! new connections. These laws know no clock and no stage. Here is who feeds them: Read Poll, which wakes up
-//! for it every [`INTERVAL_NS`], looks at all stages, and has the numbers that come of it hold.
+//! The controllers of the stages, after SEDA (Welsh, Culler and Brewer 2001; Welsh and Culler 2003). They
+//! set how many [`threads`] of a stage are in use, how large a [`batch`] is, and at which rate the Accept
+//! stage [admits] new connections. The control laws themselves know neither the clock nor the stages. Read
+//! Poll drives them from here: every [`INTERVAL_NS`] it wakes up, samples all stages, and applies the
+//! results.
 //!
-//! A thread is [started](super::starts) when it is in use for the first time. If that can't be done, as many
-//! as there are have to do. One that is not in use any more takes nothing from its stage's common line (see
-//! [`Queue::use_takers`]), but still what is bound to it: a reader may rest while it has requests with
-//! applications, whose links are its own.
+//! A thread is [started](super::starts) when it is first used. If it cannot be started, the existing
+//! threads have to be enough. A thread that is no longer in use takes nothing from its stage's common queue
+//! (see [`Queue::use_takers`]). It still takes what is bound to it. So a reader may rest while it has
+//! requests with applications, whose links are its own.
 //!
-//! A request's time, which has a target, is what it spends in the server's hands: from being accepted, or
-//! from Read Poll's hearing of its first bytes, through all queues and stages until a writer has sent the
-//! last byte of its reply; but not what it waits among those that [wait](super::waiting), as the client
-//! decides on that. What readers answer themselves (applications) is left out: pools have queues of their
-//! own.
+//! A request's time, which has a target, is the time that it spends in the server:
 //!
-//! Admission is another bound than the accept limit, and both hold. That bounds how many come in ahead of
-//! those that are there, in one accept phase; this how many come in the long run. Whoever is not admitted
-//! waits in the accept queue. So with `auto`, which sees delay there that stays, the limit falls to the batch
-//! that costs least, and comes back when admission is what everybody gets. A drain admits all.
+//! - It begins when the connection is accepted, or when Read Poll learns of the request's first bytes.
+//! - It includes all queues and stages, until a writer has sent the last byte of the reply.
+//! - It excludes the time that the connection [waits](super::waiting), because that depends on the client.
+//! - Requests that readers answer themselves (applications) are left out: pools have their own queues.
+//!
+//! Admission and the accept limit are separate bounds, and both hold. The accept limit bounds how many
+//! connections come in ahead of the existing ones, in one accept phase. Admission bounds how many come in
+//! over the long run. A client that is not admitted waits in the accept queue. `auto` sees a lasting delay
+//! there, so its limit falls to the batch that costs least. The limit recovers when all clients are
+//! admitted again. A drain admits all.
 //!
 //! [admits]: admission
 
@@ -47,7 +50,7 @@ use crate::config::Settings;
 use crate::counters::{Counters, InTime, Stage};
 use crate::service::Clock;
 
-/// How often stages are looked at.
+/// How often the stages are sampled.
 const INTERVAL_NS: u64 = 50_000_000;
 
 /// The controllers of a pipeline.
@@ -63,31 +66,31 @@ struct Crew<'s> {
     lane: usize,
     stage: Stage,
     law: Threads,
-    /// Where they begin among readers and writers.
+    /// The index of the first one among all readers and writers.
     first: usize,
-    /// What the kernel has told of each, and how long it has been idle.
+    /// For each thread, the kernel's account at the last sample, and how long the thread had been idle.
     seen: Vec<(RunTime, u64)>,
-    /// Those that are not there yet.
+    /// Threads that have not been started yet.
     starts: VecDeque<Start<'s>>,
 }
 
 /// The size of all batches.
 struct Batches {
     law: Batch,
-    /// Connections worked on, and CPU time, at the last look.
+    /// Connections worked on, and CPU time, at the last sample.
     seen: (u64, u64),
 }
 
 /// Admission to the Accept stage.
 struct Doorkeeper {
     law: Admission,
-    /// Connections accepted, and replies in time and late, at the last look.
+    /// Connections accepted, and replies in time and late, at the last sample.
     seen: [u64; 3],
 }
 
 impl<'s> Controllers<'s> {
-    /// Those that the settings ask for, with so many CPUs for each lane; `None`: they ask for none. They see
-    /// to the threads whose number is theirs to say.
+    /// The controllers that the settings request, with this many CPUs for each lane; `None` if the settings
+    /// request none. They start the threads whose number they control.
     pub(super) fn new(
         pipeline: &Pipeline,
         settings: &Settings,
@@ -113,13 +116,13 @@ impl<'s> Controllers<'s> {
         })
     }
 
-    /// Milliseconds until it is to be looked again.
+    /// Milliseconds until the next sample.
     pub(super) fn due_in_ms(&self, now_ns: u64) -> u32 {
         INTERVAL_NS.saturating_sub(now_ns.saturating_sub(self.looked_ns)).div_ceil(1_000_000) as u32
     }
 
-    /// Looks, if it is time, and has what follows hold. Counts in the block of the calling thread, the only
-    /// one to call this.
+    /// Takes a sample if it is time, and applies the result. Writes the counters of the calling thread,
+    /// which is the only thread that calls this.
     pub(super) fn look(&mut self, pipeline: &Pipeline, now_ns: u64, counters: &Counters) {
         let ns = now_ns.saturating_sub(self.looked_ns);
         if ns < INTERVAL_NS {
@@ -143,7 +146,7 @@ impl<'s> Controllers<'s> {
     }
 }
 
-/// Of each lane the stages that have threads of their own.
+/// The stages of each lane that have their own threads.
 fn crews<'s>(pipeline: &Pipeline, cpus: &[Vec<usize>], starts: &mut Starts<'s>) -> Vec<Crew<'s>> {
     let mut crews = Vec::new();
     let all_readers = pipeline.readers * pipeline.lanes.len();
@@ -183,7 +186,7 @@ impl Crew<'_> {
         }
     }
 
-    /// Has those come that are in use and not there yet.
+    /// Starts the threads that are in use and not started yet.
     fn come(&mut self) {
         let most = self.seen.len();
         while most - self.starts.len() < self.law.in_use() {
@@ -200,8 +203,8 @@ impl Crew<'_> {
         }
     }
 
-    /// What those in use did. One that was not at the last look has done so for longer than since then, which
-    /// is why the law leaves the averages time after it grew.
+    /// What the threads in use did. If a thread was not in use at the last sample, its numbers cover a
+    /// longer time. That is why the law lets the averages settle after it grew.
     fn times(&mut self, pipeline: &Pipeline, asleep: &[usize], ns: u64) -> Option<Times> {
         let (mut running, mut delayed, mut idle) = (0, 0, 0);
         for (at, seen) in self.seen.iter_mut().enumerate().take(self.law.in_use()) {
@@ -217,7 +220,7 @@ impl Crew<'_> {
             running += now.ran.saturating_sub(before.ran).min(ns);
             delayed += now.waited.saturating_sub(before.waited).min(ns);
             idle += match idle_ns.wrapping_sub(idle_before) {
-                // It tells of a rest when that is over.
+                // A thread reports idle time only when that time is over.
                 0 if asleep.contains(&at) => ns,
                 rest => rest.min(ns),
             };

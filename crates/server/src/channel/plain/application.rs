@@ -1,4 +1,5 @@
-//! A client whose request an application answers: its body is received, and the reply is sent as it comes.
+//! A client whose request is answered by an application. Its body is received, and the reply is sent as
+//! it comes.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -11,7 +12,8 @@ use crate::line::Line;
 use crate::service::Service;
 
 impl Plain {
-    /// Goes on with the application, if that is what is waited for. `None`: it is over, or something else is.
+    /// Continues with the application, if the conversation waits for one. `None`: it is over, or the
+    /// conversation waits for something else.
     #[cold]
     pub(super) fn attend_application(&mut self, service: &mut Service) -> Option<Turn> {
         if !self.conversation.has_application() {
@@ -24,7 +26,8 @@ impl Plain {
         turn
     }
 
-    /// Works on both sides until something would block, the reply is sent (`None`), or its share is used.
+    /// Works on both sides until something would block, the reply is sent (`None`), or the quantum is
+    /// used up.
     fn attend(&mut self, service: &mut Service, scratch: &mut [u8]) -> Option<Turn> {
         let mut share = service.quantum;
         if self.hung_up && self.line().has_hung_up() {
@@ -59,14 +62,15 @@ impl Plain {
                 let attended = self.conversation.has_used_share(service, line);
                 return (attended == Attended::GoesOn).then_some(Turn::Unfinished);
             }
-            // What was sent may have made room for more, and so may a client that turns out to be slow.
+            // Sending may have made room for more. So does noticing that the client is slow.
             if sent == 0 && self.writable == was_writable {
                 return Some(Turn::Application);
             }
         }
     }
 
-    /// Takes the request's body in; says whether it is complete. `None`: the application is given up.
+    /// Takes the request's body, and returns whether it is complete. `None`: the application was given
+    /// up.
     fn take_body(&mut self, service: &mut Service, scratch: &mut [u8], share: &mut u64) -> Option<bool> {
         let mut input = Input::new(scratch);
         self.conversation.begins_body(&mut input);
@@ -94,27 +98,27 @@ impl Plain {
         (attended == Attended::GoesOn).then_some(is_complete)
     }
 
-    /// Receives what can only be body where it is kept. `false`: there is no room there, or nothing to be
-    /// had.
+    /// Receives bytes that can only be body directly into the body's buffer. `false`: there is no room
+    /// there, or nothing to receive.
     fn receive_body(&mut self, service: &mut Service, share: &mut u64) -> bool {
         if !self.readable || *share == 0 {
             return false;
         }
         let Some((body, room)) = self.conversation.room_for_body(*share) else { return false };
-        // An end or a fault is met again by who takes it up.
+        // The next caller that reads meets an end or an error again.
         let Ok(count @ 1..) = socket::recv_behind(self.socket.as_fd(), body, room) else { return false };
         if !self.conversation.take_received_body(service, count) {
             return false;
         }
-        // Behind descriptors there may be more.
+        // More bytes may follow after descriptors.
         self.readable = count == room || self.is_local || self.hung_up;
         *share -= count as u64;
         service.counters.bytes_received.add(count as u64);
         true
     }
 
-    /// Sends what there is room for of what an application replies, also where sends block. Says how many
-    /// bytes are gone.
+    /// Sends as much of an application's reply as there is room for, even if sends block. Returns how
+    /// many bytes were sent.
     fn send_passages(&mut self, service: &mut Service) -> u64 {
         let mut gone = 0;
         while self.writable {
@@ -123,7 +127,7 @@ impl Plain {
             let sends_pages = matches!(passage, Passage::BytesBeforePages(_) | Passage::Pages(..));
             let client = self.socket.as_fd();
             let sent = if sends_pages && std::mem::take(&mut self.blocks) {
-                // Pages go by a call that would block where the socket does.
+                // Pages are sent with a call that would block if the socket does.
                 socket::set_nonblocking(client, true)
             } else {
                 Ok(())

@@ -1,10 +1,10 @@
-//! A client's socket, and the calls on it: receives, sends, and the ends of the connection.
+//! A client's socket, and the calls on it: to receive, to send, and to end the connection.
 //!
-//! A channel knows how to [receive](Plain::receive) and [send](Plain::send) until something would block, or
-//! until its share of the turn is used up. Where sends may block ([`sends`](crate::sends)), the share is used
-//! up as well when one was broken off. It does not know who calls it or what waits for events. The
-//! event-driven architectures call [`Plain::work`], which alternates between both directions. The stages of a
-//! pipeline call one of them each, and hand the channel on.
+//! A channel can [receive](Plain::receive) and [send](Plain::send) until something would block, or until
+//! its quantum for the turn is used up. If sends may block ([`sends`](crate::sends)), a send that was
+//! broken off uses up the quantum, too. The channel does not know its caller or what waits for events.
+//! The event-driven architectures call [`Plain::work`], which alternates between both directions. Each
+//! stage of a pipeline calls one of them, and hands the channel on.
 //!
 //! A channel gives access to its conversation: it dereferences to it.
 
@@ -31,9 +31,10 @@ pub struct Client {
     pub socket: OwnedFd,
     /// The other end's address.
     pub peer: PeerAddress,
-    /// It begins with a [PROXY header](crate::proxies::header).
+    /// The connection begins with a [PROXY header](crate::proxies::header).
     pub is_announced: bool,
-    /// How many milliseconds it has waited in the accept queue at least, if that was looked at.
+    /// The least number of milliseconds that the connection has waited in the accept queue, if that was
+    /// measured.
     pub waited_ms: Option<u32>,
 }
 
@@ -41,7 +42,8 @@ pub struct Client {
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about the socket, a byte each")]
 pub struct Plain {
-    /// Dropped before the conversation, which may have a connection to an application that was lent it.
+    /// Dropped before the conversation, which may have a connection to the application that the socket
+    /// was passed to.
     socket: OwnedFd,
     conversation: Conversation,
     /// The socket may have input: set by an event, cleared by finding it empty.
@@ -63,7 +65,7 @@ impl Plain {
             is_local: peer == PeerAddress::Unix,
             conversation: Conversation::new(peer, is_announced, waited_ms, service),
             socket,
-            // Clients usually send at once, and the answer to trying is cheaper than the answer to asking.
+            // Clients usually send at once, and trying to read is cheaper than asking for an event.
             readable: true,
             writable: true,
             hung_up: false,
@@ -71,32 +73,32 @@ impl Plain {
         }
     }
 
-    /// What else can be done with the client's socket than moving bytes.
+    /// What the client's socket can do other than moving bytes.
     #[inline]
     fn line(&self) -> Line<'_> {
         Line::plain(self.socket.as_fd(), self.blocks)
     }
 
-    /// Takes note of an event.
+    /// Records an event.
     pub fn note(&mut self, readable: bool, writable: bool, hung_up: bool) {
         self.readable |= readable || hung_up;
         self.writable |= writable || hung_up;
         self.hung_up |= hung_up;
     }
 
-    /// Leaves it to an event to say that there is input.
+    /// Leaves it to an event to report input.
     pub fn await_input(&mut self) {
         self.readable = false;
     }
 
-    /// Whether an event is needed to go on reading or writing, as the conversation needs.
+    /// Whether an event is needed to continue reading or writing, as the conversation needs.
     pub fn waits_for(&self) -> (bool, bool) {
         let (input, room) = self.conversation.needs();
         (input && !self.readable, room && !self.writable)
     }
 
-    /// Acts on a deadline that has come, and goes on with what follows. `None`: nothing has ended, ask for
-    /// the deadline again.
+    /// Handles a deadline that has passed, and continues with what follows. `None`: nothing has ended, so
+    /// ask for the deadline again.
     pub fn timeout(&mut self, service: &mut Service) -> Option<Turn> {
         match self.expire(service)? {
             Next::Turn(turn) => Some(turn),
@@ -104,22 +106,22 @@ impl Plain {
         }
     }
 
-    /// Acts on a deadline that has come: what is said to the client is planned, and not sent. `None`: nothing
-    /// has ended, ask for the deadline again.
+    /// Handles a deadline that has passed. An answer to the client is planned, not sent. `None`: nothing
+    /// has ended, so ask for the deadline again.
     pub fn expire(&mut self, service: &mut Service) -> Option<Next> {
         let line = Line::plain(self.socket.as_fd(), self.blocks);
         self.conversation.expire(service, line)
     }
 
-    /// Ends whatever the client takes its time for, since others wait for its place. It is told so where an
-    /// answer is owed: that is planned, and not sent.
+    /// Ends whatever the client is slow at, because others wait for its slot. If the client is owed an
+    /// answer, the answer is planned, not sent.
     pub fn give_up(&mut self, service: &mut Service) {
         let line = Line::plain(self.socket.as_fd(), self.blocks);
         self.conversation.give_up(service, line);
     }
 
-    /// Ends whatever the client takes its time for, since others wait for its place. It is told so where an
-    /// answer is owed, and its end is not awaited.
+    /// Ends whatever the client is slow at, because others wait for its slot. If the client is owed an
+    /// answer, the answer is sent. The client's own end is not awaited.
     pub fn give_way(&mut self, service: &mut Service) -> Turn {
         self.give_up(service);
         match self.work(service) {
@@ -135,22 +137,23 @@ impl Plain {
         self.socket
     }
 
-    /// Makes the end of the connection differ from the end of a reply, if one is under way: some clients
-    /// know the end of a reply by the end of the connection alone. A socket that was lent is ended for all
-    /// processes that may have a copy. Call this before the channel is dropped.
+    /// Makes the end of the connection differ from the end of a reply, if one is under way. Some clients
+    /// know the end of a reply only by the end of the connection. If the socket was passed to an
+    /// application, this ends it for all processes that may have a copy. Call this before the channel is
+    /// dropped.
     pub fn cut_off(&self) {
         if self.conversation.was_lent() {
             self.end_lent();
         } else if self.conversation.is_in_a_reply() {
-            // Otherwise it is closed as any is.
+            // Otherwise it is closed like any other socket.
             let _ = socket::reset_when_closed(self.socket.as_fd());
         }
     }
 
-    /// Ends a connection whose socket was lent: an application may have a copy.
+    /// Ends a connection whose socket was passed to an application, which may have a copy.
     #[cold]
     fn end_lent(&self) {
-        // Its client may have ended it.
+        // The client may have ended it already.
         let _ = if self.conversation.is_cut_short() {
             socket::disconnect(self.socket.as_fd())
         } else {

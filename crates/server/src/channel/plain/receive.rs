@@ -1,4 +1,4 @@
-//! Receiving: the calls by which input comes in.
+//! Receiving: the calls that read input.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -10,11 +10,12 @@ use crate::conversation::{Input, Next, Turn, Want};
 use crate::line::Line;
 use crate::service::Service;
 
-/// What a read that ended at descriptors costs of a share.
+/// What a read that ended at descriptors costs of the quantum (`share`).
 const COST_OF_DESCRIPTORS: usize = 4 << 10;
 
 impl Plain {
-    /// Receives and has input taken until there is a reply to be sent, it must wait, or its share is used.
+    /// Receives and takes input until there is a reply to send, the conversation must wait, or its
+    /// quantum is used up.
     #[inline]
     pub(super) fn receive_on(
         &mut self,
@@ -74,7 +75,7 @@ impl Plain {
         self.readable || self.blocks
     }
 
-    /// What is next where nothing can be received.
+    /// What to do next when nothing can be received.
     #[inline]
     pub(super) fn blocked(&self) -> Next {
         if self.conversation.is_paused() {
@@ -83,13 +84,13 @@ impl Plain {
         if self.conversation.is_replying() && self.writable { Next::Send } else { Next::Turn(Turn::Blocked) }
     }
 
-    /// Receives what the client has sent behind its last request, if it has sent anything.
+    /// Receives what the client has sent after its last request, if anything.
     #[cold]
     fn read_behind(&mut self, service: &mut Service, input: &mut Input<'_>, share: &mut u64) {
         self.read(service, input, share);
     }
 
-    /// Receives what is there. `false`: nothing, or the connection is broken.
+    /// Receives what is there. `false`: nothing was there, or the connection is broken.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
     pub(super) fn read(&mut self, service: &mut Service, input: &mut Input<'_>, share: &mut u64) -> bool {
@@ -105,8 +106,9 @@ impl Plain {
                 true
             }
             Ok((n, has_descriptors)) => {
-                // Less than there was room for: the socket is empty, unless the end follows. A read ends
-                // behind descriptors as well, and a client that sends them with each byte has its turn.
+                // Fewer bytes than there was room for: the socket is empty, unless the end follows. A
+                // read also ends after descriptors. A client that sends some with each byte uses up its
+                // turn.
                 self.readable = n == room.len() || has_descriptors || self.hung_up;
                 input.filled(n);
                 let cost = if has_descriptors { n.max(COST_OF_DESCRIPTORS) } else { n };

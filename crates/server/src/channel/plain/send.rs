@@ -1,4 +1,4 @@
-//! Sending: the calls that an operation of a conversation takes.
+//! Sending: the calls that perform an operation of a conversation.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -12,10 +12,10 @@ use crate::conversation::{Follows, Next, Operation, Runs, Turn, Unsent};
 use crate::sends::MOST_AT_ONCE;
 use crate::service::Service;
 
-/// A call that blocks may take so long for more of a file than this that the file changes meanwhile. Its
-/// client is not to have it all before that can be noticed.
+/// A blocking call for more of a file than this may take so long that the file changes meanwhile. The
+/// client must not have all of the file before that can be noticed.
 const LARGE: u64 = 1 << 20;
-/// Bytes at the end of such a file that are sent when it has not changed.
+/// Bytes at the end of such a file that are sent only when it has not changed.
 const HELD_BACK: u64 = 16 << 10;
 
 /// Why nothing was sent.
@@ -42,8 +42,8 @@ impl From<Unsent> for Failed {
 }
 
 impl Plain {
-    /// Sends the reply until it is over, the socket is full, the disk has to be waited for, or the share is
-    /// used. `resident` is the window of the file that is known to be in memory.
+    /// Sends the reply until it is over, the socket is full, it must wait for the disk, or the quantum
+    /// (`share`) is used up. `resident` is the window of the file that is known to be in memory.
     #[inline]
     pub(super) fn send_on(
         &mut self,
@@ -58,7 +58,7 @@ impl Plain {
             }
             if !self.writable || self.conversation.is_paused() {
                 self.conversation.carry_over();
-                // A body may still be read behind a reply that would block.
+                // A body may still be read while the reply would block.
                 let reads_on = self.conversation.machine().is_reading_body();
                 return if reads_on { Next::Receive } else { Next::Turn(Turn::Blocked) };
             }
@@ -73,7 +73,7 @@ impl Plain {
         Next::Receive
     }
 
-    /// Makes one call, and says how many bytes it sent.
+    /// Makes one call, and returns how many bytes it sent.
     #[inline]
     fn send_once(
         &mut self,
@@ -89,8 +89,8 @@ impl Plain {
         self.perform(service, operation, &runs, most, resident)
     }
 
-    /// How much may go into one call on a socket that blocks: the whole reply, unless too much time has gone
-    /// by with such sends. Then this client's block no more.
+    /// How much may go into one call on a socket that blocks: the whole reply, unless such sends have
+    /// taken too much time. In that case this client's sends no longer block.
     fn most_at_once(&mut self, service: &mut Service, share: u64) -> Result<u64, Failed> {
         if service.may_block() {
             return Ok(MOST_AT_ONCE);
@@ -100,7 +100,7 @@ impl Plain {
         Ok(share)
     }
 
-    /// Has the kernel do it, and says how many bytes it sent.
+    /// Makes the system call, and returns how many bytes it sent.
     #[inline]
     fn perform(
         &self,
@@ -125,7 +125,7 @@ impl Plain {
                 let wanted = sendable(service, pin, offset, len.min(most), resident)?;
                 let sent = self.send_file(service, pin, (offset, wanted), wanted == len)?;
                 if sent == len {
-                    // What follows may be of another file.
+                    // What follows may be from another file.
                     *resident = None;
                 }
                 Ok(sent)
@@ -133,8 +133,8 @@ impl Plain {
         }
     }
 
-    /// Has runs of memory leave in one packet with what follows them, if anything does. Whether the call that
-    /// sends them is to say so.
+    /// Makes runs of memory leave in one packet with what follows them, if anything does. Returns whether
+    /// the call that sends them must say so.
     #[inline]
     fn joins(&self, service: &Service, follows: Follows) -> Result<bool, Failed> {
         Ok(match follows {
@@ -149,7 +149,8 @@ impl Plain {
         })
     }
 
-    /// Sends a range of a file, which is the last that the reply has of it there if it `ends`.
+    /// Sends a range of a file. If it `ends`, the range is the last one in the reply from that part of
+    /// the file.
     fn send_file(
         &self,
         service: &Service,
@@ -157,15 +158,16 @@ impl Plain {
         (mut offset, wanted): (u64, u64),
         ends: bool,
     ) -> Result<u64, Failed> {
-        // A reply that took a while may have been overtaken by a change of the file: better to break off than
-        // to complete something that the file never was.
+        // While a reply took long, its file may have changed. It is better to break off than to complete
+        // something that the file never was.
         if ends && self.conversation.is_carried_over() && !service.content.intact(pin) {
             return Err(Unsent::Changed.into());
         }
         let client = self.socket.as_fd();
         let began_ms = if self.blocks { sys::clock::monotonic_ms() } else { 0 };
         let file = service.content.file(pin).ok_or(Unsent::Changed)?;
-        // So may one be after a call that blocked for a while, whose client is not to have all of it by then.
+        // The file may also have changed after a call that blocked for a while. The client must not have
+        // all of it by then.
         let held_back = if ends && self.blocks && wanted > LARGE { HELD_BACK } else { 0 };
         let due = wanted - held_back;
         let sent = socket::send_file(client, file, &mut offset, due as usize)? as u64;
@@ -185,7 +187,7 @@ impl Plain {
         Ok(sent)
     }
 
-    /// Takes in what came of a call, and says how many bytes it sent.
+    /// Handles the result of a call, and returns how many bytes it sent.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 10 instructions")]
     fn sent(&mut self, service: &mut Service, sent: Result<u64, Failed>) -> u64 {
@@ -206,8 +208,9 @@ impl Plain {
     }
 }
 
-/// How many of the `wanted` bytes from `offset` can be sent now: in a worker that must not wait, at most to
-/// the end of the window that they begin in, if that is in memory. `resident` is the window known to be.
+/// How many of the `wanted` bytes from `offset` can be sent now. In a worker that must not wait for the
+/// disk: at most to the end of their first window, if that window is in memory. `resident` is the window
+/// that is known to be in memory.
 fn sendable(
     service: &Service,
     pin: &Pin,

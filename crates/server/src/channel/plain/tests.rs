@@ -1,6 +1,6 @@
-//! A reply that the client does not take, and what comes behind its request meanwhile: the rest of a body,
-//! further requests, the end. None of it is lost, and nobody goes round in circles over it, be it in one turn
-//! or between two stages.
+//! A reply that the client does not take, and what follows its request meanwhile: the rest of a body,
+//! further requests, the end. Nothing of that is lost, and no loop runs without progress over it, whether
+//! in one turn or between two stages.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -28,13 +28,14 @@ const SMALL: &str = "GET /small HTTP/1.1\r\nHost: x\r\n\r\n";
 const WITH_BODY: &str = "GET /large HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n";
 const IN_CHUNKS: &str = "GET /large HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
 const HEADER: &str = "PROXY TCP4 198.51.100.7 127.0.0.1 4660 80\r\n";
-/// What a client does who sends no more.
+/// What a client does that sends no more.
 const END: &str = "";
 
-/// Far more stages than any conversation here has to go through in a turn.
+/// Far more stages than any conversation here needs in a turn.
 const MOST_STAGES: usize = 100;
 
-/// What a client sends while it takes nothing, how many replies it then gets, and whether that is the end.
+/// What a client sends while it takes nothing, how many replies it then receives, and whether that is the
+/// end.
 const CASES: [(&[&str], usize, bool); 10] = [
     (&[WITH_BODY, "12345"], 1, false),
     (&[WITH_BODY, "12", "345"], 1, false),
@@ -70,7 +71,8 @@ fn what_comes_behind_a_reply_that_blocks_is_neither_lost_nor_a_circle() {
     }
 }
 
-/// Who sends the last reply need not have it read from once more, unless there was time to send something.
+/// The stage that sends the last reply need not read again, unless the client has had time to send
+/// something.
 #[test]
 fn the_stage_that_sends_the_last_reply_ends_what_it_has_not_kept_waiting() {
     let site = tempfile::tempdir().unwrap();
@@ -87,7 +89,7 @@ fn the_stage_that_sends_the_last_reply_ends_what_it_has_not_kept_waiting() {
     }
 }
 
-/// A slot is not kept for a peer whose PROXY header would not be believed anyhow.
+/// A slot is not kept for a peer whose PROXY header would not be trusted anyway.
 #[test]
 fn who_may_not_speak_for_others_is_closed_at_once_and_not_read_from() {
     let site = tempfile::tempdir().unwrap();
@@ -102,7 +104,7 @@ fn who_may_not_speak_for_others_is_closed_at_once_and_not_read_from() {
     }
 }
 
-/// Where others wait for its slot, a client that brings its PROXY header piece by piece does not keep it.
+/// When others wait for its slot, a client that sends its PROXY header in small pieces does not keep it.
 #[test]
 fn a_client_is_not_active_before_its_proxy_has_said_who_it_is() {
     let site = tempfile::tempdir().unwrap();
@@ -135,7 +137,8 @@ impl World {
         Self::of(&Settings::new(root.to_owned()), in_stages, false)
     }
 
-    /// At an address where connections begin with a PROXY header. These are trusted to send one.
+    /// A connection to an address where connections begin with a PROXY header. `trusted_proxies` may send
+    /// one.
     fn announced(root: &Path, in_stages: bool, trusted_proxies: Vec<TrustedProxy>) -> Self {
         let settings = Settings { trusted_proxies, ..Settings::new(root.to_owned()) };
         Self::of(&settings, in_stages, true)
@@ -159,7 +162,8 @@ impl World {
         Self { conversation, service, client, in_stages }
     }
 
-    /// Sends these pieces, and then takes what there is: how many replies, and whether the server closed.
+    /// Sends these pieces, and then takes what there is. Returns how many replies, and whether the server
+    /// closed.
     fn behind_a_reply(mut self, pieces: &[&str], at_once: bool) -> (usize, bool) {
         let mut turn = Turn::Unfinished;
         let mut hung_up = false;
@@ -179,7 +183,7 @@ impl World {
         let mut received = Vec::new();
         while matches!(turn, Turn::Blocked) {
             let before = received.len();
-            // It blocks when it is empty.
+            // The read fails with `WouldBlock` when the socket is empty.
             let _ = self.client.read_to_end(&mut received);
             if received.len() == before {
                 break;
@@ -197,7 +201,7 @@ impl World {
         (heads, ends)
     }
 
-    /// A turn, or as many as can be had at once.
+    /// A turn, or as many as are possible at once.
     fn turn(&mut self) -> Turn {
         let Self { conversation, service, .. } = self;
         if !self.in_stages {

@@ -1,6 +1,7 @@
-//! A turn: receiving and sending by turns, until something would block or the share is used. Or one stage of
-//! it, where others do the rest: all go through the same code, of which there is one copy, so that the
-//! compiler joins its parts. (With a copy for each, a request takes 6% more instructions.)
+//! A turn: receiving and sending alternately, until something would block or the quantum is used up. A
+//! turn may also be only one of these stages, when other threads do the rest. All go through the same
+//! code, of which there is one copy, so that the compiler joins its parts. With one copy for each, a
+//! request takes 6% more instructions.
 
 use std::os::fd::AsFd as _;
 
@@ -9,7 +10,7 @@ use crate::conversation::{Input, Next, Turn, Want};
 use crate::line::Line;
 use crate::service::Service;
 
-/// What a turn is made of.
+/// The stages of a turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stages {
     Both,
@@ -18,8 +19,8 @@ enum Stages {
 }
 
 impl Plain {
-    /// Receives, answers and sends until the socket blocks, the conversation ends, or its share of the turn
-    /// is used.
+    /// Receives, answers and sends until the socket blocks, the conversation ends, or its quantum is used
+    /// up.
     pub fn work(&mut self, service: &mut Service) -> Turn {
         match self.go_through(service, Stages::Both) {
             Next::Turn(turn) => turn,
@@ -27,23 +28,23 @@ impl Plain {
         }
     }
 
-    /// The read stage: gives back what a finished reply held, and receives until there is a reply to be sent
-    /// or nothing can be done without an event. Never sends.
+    /// The read stage: gives back what a finished reply held. Then it receives until there is a reply to
+    /// send, or nothing can be done without an event. It never sends.
     pub fn receive(&mut self, service: &mut Service) -> Next {
         self.go_through(service, Stages::Receiving)
     }
 
-    /// The write stage: sends until the reply is over, the socket is full, or its share is used. Never
-    /// receives, and gives back nothing: what a finished reply held is for [`conclude`](Self::conclude), or
-    /// where the conversation is over, for [`end`](Self::end).
+    /// The write stage: sends until the reply is over, the socket is full, or its quantum is used up. It
+    /// never receives, and gives nothing back. What a finished reply held is for
+    /// [`conclude`](Self::conclude). If the conversation is over, it is for [`end`](Self::end).
     pub fn send(&mut self, service: &mut Service) -> Next {
         self.conversation.begins_to_send(service);
         self.go_through(service, Stages::Sending)
     }
 
-    /// Behind a reply that is over: gives back what it held, in a worker that has its open files in common
-    /// with whoever planned it. Says whether there is anything to be received, an event to be awaited, or the
-    /// connection to be closed.
+    /// Gives back what a finished reply held. This must be in a worker that shares its open files with
+    /// the worker that planned the reply. Returns whether to receive, to wait for an event, or to close
+    /// the connection.
     pub fn conclude(&mut self, service: &mut Service) -> Next {
         self.conversation.release(service);
         match self.conversation.wants(&Input::new(&mut []), || self.suspects_input()) {
@@ -60,7 +61,7 @@ impl Plain {
                 return Next::Turn(turn);
             }
         }
-        // What a reply waited for concerns whoever sends it.
+        // What a reply waited for matters to the stage that sends it.
         if self.conversation.is_paused() && stages == Stages::Receiving && self.conversation.is_replying() {
             return Next::Send;
         }
@@ -70,7 +71,7 @@ impl Plain {
         self.conversation.begins_turn(service);
         let mut resident = None;
         if self.conversation.is_paused() {
-            // Nobody has listened meanwhile.
+            // No stage has watched the socket meanwhile.
             self.readable = true;
             resident = self.conversation.go_on(service, Line::plain(self.socket.as_fd(), self.blocks));
         }
@@ -98,7 +99,7 @@ impl Plain {
         next
     }
 
-    /// Sees to what holds it. `None`: it may go on.
+    /// Handles what holds the conversation. `None`: it may continue.
     #[cold]
     fn attend_pause(&mut self, service: &mut Service) -> Option<Turn> {
         if self.conversation.waits_for_disk().is_some() {
@@ -107,7 +108,8 @@ impl Plain {
         self.attend_application(service)
     }
 
-    /// An event while it waits for the disk: only that the connection broke is of interest.
+    /// Handles an event while the conversation waits for the disk. It matters only if the connection
+    /// broke.
     fn keep_waiting(&mut self, service: &mut Service) -> Turn {
         if let Some(job) = self.conversation.take_job() {
             return Turn::Disk(Box::new(job));
@@ -119,12 +121,12 @@ impl Plain {
         Turn::Blocked
     }
 
-    /// Has begun what it came to wait for in this turn.
+    /// Begins a wait that this turn has led to.
     #[cold]
     fn begin_pause(&mut self, service: &mut Service) -> Turn {
         match self.conversation.take_job() {
             Some(job) => Turn::Disk(Box::new(job)),
-            // What comes of a pause that is over already is for the next turn.
+            // The result of a pause that is already over is for the next turn.
             None => self.attend_pause(service).unwrap_or(Turn::Unfinished),
         }
     }

@@ -1,5 +1,5 @@
-//! Routes that no request comes to, and redirects that go round in a circle. It takes time in proportion to
-//! their number.
+//! Finds routes that no request reaches, and redirects that form a loop. The time is proportional to the
+//! number of routes.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,10 +12,10 @@ use crate::config::settings::RouteRule;
 use crate::config::target::{Part, Target};
 use crate::config::typed::Item;
 
-/// What every path is.
+/// A pattern that every path matches.
 const EVERY: &[Segment] = &[Segment::Any];
 
-/// How many endings of a name are looked at.
+/// How many endings of a name are examined.
 const MOST_ENDINGS: usize = 8;
 
 /// A route, and where it was typed.
@@ -24,20 +24,20 @@ struct Route<'a> {
     item: Option<&'a Item>,
 }
 
-/// Which routes take which paths, by their numbers.
+/// Finds the routes that take given paths. Routes are known by their numbers.
 #[derive(Default)]
 struct Takers {
-    /// Of all paths that match.
+    /// Routes that take every path that matches.
     all: Cover,
-    /// Of scripts alone, by their ending.
+    /// Routes that take only scripts, by the scripts' ending.
     scripts: HashMap<String, Cover>,
 }
 
-/// Looks for them among the routes of a site.
+/// Finds such routes in a site.
 pub(super) fn look(site: &Site<'_>, doubts: &mut Doubts) {
     let mut at = 0;
     let routes = site.files.all_routes().map(|rule| {
-        // That of `php` is the one that was not typed as a route.
+        // The route of `php` is the only one that was not typed as a route.
         let item = if matches!(rule, Cow::Owned(_)) {
             site.item("php")
         } else {
@@ -49,7 +49,7 @@ pub(super) fn look(site: &Site<'_>, doubts: &mut Doubts) {
     let routes: Vec<_> = routes.collect();
     let mut takers = Takers::default();
     for (number, route) in routes.iter().enumerate() {
-        // Paths with encoded slashes are taken by those alone that say so.
+        // Only routes that set `encoded_slashes` take paths with encoded slashes.
         let takes_more = |by: &usize| route.rule.encoded_slashes && !routes[*by].rule.encoded_slashes;
         match takers.of_all(&route.rule).filter(|by| !takes_more(by)) {
             Some(by) => doubts.add(route.item, unreachable(route, &routes[by])),
@@ -68,13 +68,13 @@ fn unreachable(route: &Route<'_>, by: &Route<'_>) -> String {
     format!("no request comes to this route: the one {place}, {}, takes all of its paths", shown(other))
 }
 
-/// Which paths a route is about, for people.
+/// The paths that a route applies to, as text.
 fn shown(rule: &RouteRule) -> String {
     let ending = rule.script_ending().map_or(String::new(), |ending| format!(" for {ending}"));
     format!("{}{ending}", rule.path.as_ref().map_or("any path", Pattern::text))
 }
 
-/// Where something stands, for people.
+/// The place of an item, as text.
 fn line(item: Option<&Item>) -> String {
     match item.map(|item| &item.place) {
         Some(Place::File { line, .. }) => format!("at line {line}"),
@@ -92,7 +92,7 @@ impl Takers {
         cover.insert(number, rule.path.as_ref(), rule.ignore_case);
     }
 
-    /// The last of those that take all paths of a route between them.
+    /// The last of the routes that together take all paths of this route.
     fn of_all(&self, rule: &RouteRule) -> Option<usize> {
         let of = |way| self.of(way, rule.ignore_case, rule.script_ending());
         match &rule.path {
@@ -101,10 +101,11 @@ impl Takers {
         }
     }
 
-    /// The first that takes whatever matches in one way, or those that are scripts with an ending.
+    /// The first route that takes all paths of this way. With an ending, only scripts with that ending
+    /// count.
     fn of(&self, way: &[Segment], ignores_case: bool, ending: Option<&str>) -> Option<usize> {
         let own = if ignores_case { String::new() } else { way.last().map(literal_end).unwrap_or_default() };
-        // A name that is nothing but an ending is no script's.
+        // A name that consists only of an ending is not a script.
         let dots = own.rmatch_indices('.').map(|(at, _)| at).take(MOST_ENDINGS);
         let is_whole = |at: usize| at == 0 && matches!(way.last(), Some(Segment::Name(_)));
         let endings = dots.filter(|at| !is_whole(*at)).map(|at| &own[at..]).chain(ending);
@@ -113,7 +114,7 @@ impl Takers {
     }
 }
 
-/// What each name ends with that a segment stands for.
+/// The text that every name matching the segment ends with.
 fn literal_end(segment: &Segment) -> String {
     match segment {
         Segment::Any => String::new(),
@@ -122,11 +123,11 @@ fn literal_end(segment: &Segment) -> String {
     }
 }
 
-/// Looks for redirects whose clients come back to them.
+/// Finds redirects that lead a client back to the same route.
 fn look_for_circles(routes: &[Route<'_>], takers: &Takers, doubts: &mut Doubts) {
     let next = |route: &Route<'_>| takers.of(&led_to(route.rule.redirect.as_ref()?)?, false, None);
     let next: Vec<_> = routes.iter().map(next).collect();
-    // By which walk each was passed.
+    // The walk that passed each route.
     let mut passed = vec![None; routes.len()];
     for start in 0..routes.len() {
         let mut at = start;
@@ -154,7 +155,8 @@ fn look_for_circles(routes: &[Route<'_>], takers: &Takers, doubts: &mut Doubts) 
     }
 }
 
-/// What a redirect leads to below this site, or more. `None`: somewhere else, or it can't be told.
+/// The paths below this site that a redirect may lead to. `None`: it leads elsewhere, or the target is
+/// unknown.
 fn led_to(target: &Target) -> Option<Vec<Segment>> {
     let (mut path, mut is_open) = (String::new(), false);
     for part in target.parts() {
@@ -166,7 +168,7 @@ fn led_to(target: &Target) -> Option<Vec<Segment>> {
                 }
                 None => path.push_str(text),
             },
-            // It begins with a slash, and one is enough where two meet.
+            // The request's path begins with a slash. Where two slashes meet, one is enough.
             Part::Path => is_open = true,
             Part::Rest if path.ends_with('/') => is_open = true,
             Part::Rest => return None,

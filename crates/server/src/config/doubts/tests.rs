@@ -1,11 +1,11 @@
-//! What is doubted, where, and what is not.
+//! Tests of the warnings: which there are, at which places, and which there must not be.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
 
 use super::super::tests::place;
 
-/// What is doubted of a file that says which directory is served, each without the file's name.
+/// The warnings about a file that sets a root, without the file's name.
 fn doubts(toml: &str) -> Vec<String> {
     doubts_of_file(&format!("root = 'www'\n{toml}"))
 }
@@ -16,13 +16,13 @@ fn doubts_of_file(toml: &str) -> Vec<String> {
     fs::write(dir.path().join("file"), "").expect("a file");
     let read = source.read().unwrap_or_else(|error| panic!("{toml}: {error}"));
     let doubts = read.doubts().into_iter().map(|doubt| doubt.to_string());
-    // Whether root runs the test is not the file's.
+    // The warning about root depends on the user that runs the test.
     let doubts = doubts.filter(|doubt| !doubt.starts_with("user: "));
     let file = format!("{}:", dir.path().join("sluice.toml").display());
     doubts.map(|doubt| doubt.replace(&file, "").replace(&dir.path().display().to_string(), "")).collect()
 }
 
-/// Routes, one a line from the second on.
+/// The warnings about these routes, which stand on one line each, from the second line on.
 fn routes(lines: &[&str]) -> Vec<String> {
     let told = doubts(&format!("routes = [\n{},\n]\n{POOL}", lines.join(",\n")));
     told.into_iter().filter(|told| !told.contains("no route leads to this pool")).collect()
@@ -171,7 +171,7 @@ fn a_coding_that_the_name_contradicts_is_told() {
     assert_eq!(doubts("[encodings]\n'wasm.gz' = 'gzip'\ngz = 'off'\nunityweb = 'br'"), [""; 0]);
 }
 
-/// What lies in the directory of the start is hardly meant for everybody: `sluice.toml` is often there.
+/// A current directory as root is probably a mistake: `sluice.toml` is often there.
 #[test]
 fn a_file_that_does_not_say_what_is_served_is_told_what_is() {
     let here = std::env::current_dir().expect("a directory");

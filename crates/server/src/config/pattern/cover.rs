@@ -1,8 +1,9 @@
-//! Which pattern matches all that another does, as far as their forms tell.
+//! Finds a pattern that matches every path that another pattern matches, as far as their syntax shows.
 //!
-//! Patterns lie in a tree by what they are made of, as where paths are matched. The pattern that is asked
-//! about walks along it as a path would: a place is reached only if whatever the pattern stands for reaches
-//! it. So what is found matches all of it, and something may be missed: that `a*` is among `[a-z]*`.
+//! Patterns are stored in a tree of their segments, like the tree that matches paths. The queried pattern
+//! walks this tree as a path would. It reaches a node only if every path that it stands for reaches that
+//! node. So a pattern that is found matches all those paths. Some are missed: for example, that `[a-z]*`
+//! matches all that `a*` does.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,25 +12,25 @@ use super::{NamePattern, Pattern, Segment};
 /// Most steps that one walk takes.
 const MOST_STEPS: usize = 4096;
 
-/// Patterns by their numbers, which ascend.
+/// Patterns by their numbers. Numbers must be added in ascending order.
 #[derive(Debug, Default)]
 pub(in crate::config) struct Cover {
     by_case: Tree,
     by_letter: Tree,
 }
 
-/// What may follow after the same names. Of patterns that end in one place the first counts.
+/// A node: what may follow after the same names. If several patterns end here, the first one counts.
 #[derive(Debug, Default)]
 struct Node {
     names: HashMap<Box<[u8]>, usize>,
     like: HashMap<NamePattern, usize>,
-    /// The place behind any number of names.
+    /// The node that follows any number of names.
     below: Option<usize>,
     ends: Option<usize>,
     ends_below: Option<usize>,
 }
 
-/// The first node is the root.
+/// A tree of nodes. The first node is the root.
 #[derive(Debug)]
 struct Tree(Vec<Node>);
 
@@ -40,7 +41,7 @@ impl Default for Tree {
 }
 
 impl Cover {
-    /// Adds a pattern, of which `None` matches everything.
+    /// Adds a pattern. `None` matches everything.
     pub(in crate::config) fn insert(&mut self, number: usize, pattern: Option<&Pattern>, ignores_case: bool) {
         let tree = if ignores_case { &mut self.by_letter } else { &mut self.by_case };
         match pattern {
@@ -49,7 +50,7 @@ impl Cover {
         }
     }
 
-    /// The first pattern that matches all that a way to match stands for.
+    /// The first pattern that matches everything that this way of matching stands for.
     pub(in crate::config) fn of(&self, way: &[Segment], ignores_case: bool) -> Option<usize> {
         let by_case = self.by_case.find(way, if ignores_case { Case::Open } else { Case::Counts });
         by_case.into_iter().chain(self.by_letter.find(way, Case::Lower)).min()
@@ -62,7 +63,7 @@ enum Case {
     Counts,
     /// The tree ignores case.
     Lower,
-    /// The names asked about stand for both cases, of which the tree knows one.
+    /// The queried names stand for both cases. The tree knows only one of them.
     Open,
 }
 
@@ -101,7 +102,7 @@ impl Tree {
             let is_last = place + 1 == way.len();
             let mut places = walk.staying.clone();
             let before = std::mem::take(&mut walk.here);
-            // It may stand for several names: only who stays is there in any case.
+            // `**` may stand for several names, so only the nodes in `staying` are certain to be reached.
             if *segment != Segment::Any {
                 places.extend(before);
             } else if !is_last {
@@ -122,18 +123,18 @@ impl Tree {
     }
 }
 
-/// Where whatever is asked about has come to.
+/// The state of a walk: the nodes that the queried pattern has reached.
 struct Walk<'a> {
     tree: &'a Tree,
     here: Vec<usize>,
-    /// Places behind any number of names, where it stays.
+    /// Nodes after any number of names. The walk stays in them.
     staying: Vec<usize>,
     known: HashSet<usize>,
     found: Option<usize>,
 }
 
 impl Walk<'_> {
-    /// There is a name to come.
+    /// Enters a node that another name will follow.
     fn enter(&mut self, at: usize) {
         let node = &self.tree.0[at];
         self.here.push(at);
@@ -147,7 +148,7 @@ impl Walk<'_> {
 }
 
 impl Node {
-    /// The places behind one name, whichever it is that the segment stands for.
+    /// The nodes after one name, for every name that the segment may stand for.
     fn behind(&self, segment: &Segment, case: Case, steps: &mut usize) -> Vec<usize> {
         let every = self.like.get(&NamePattern::every(case == Case::Lower)).copied();
         let more: Vec<_> = match (segment, case) {
@@ -157,7 +158,7 @@ impl Node {
                 let name = if case == Case::Lower { &lower[..] } else { name };
                 let mut places = Vec::from_iter(self.names.get(name).copied());
                 for (like, at) in &self.like {
-                    // A walk that has no steps left finds nothing, whatever else is here.
+                    // A walk without remaining steps finds nothing, even if this node has a match.
                     if *steps == 0 {
                         break;
                     }
@@ -183,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether one pattern is found to match all that another does; in small letters, or as they are.
+    /// Whether the cover finds that one pattern matches all that another matches. Each may ignore case.
     fn covers(one: &str, ignores: bool, other: &str, other_ignores: bool) -> bool {
         let [one, other] = [one, other].map(|text| Pattern::of_path(text).expect("a pattern"));
         let mut cover = Cover::default();

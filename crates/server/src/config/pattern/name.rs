@@ -14,17 +14,18 @@ pub(super) enum Token {
     },
 }
 
-/// A pattern of a name. Bytes that are no UTF-8 count as a character each, which only `?`, `*` and negated
-/// classes match.
+/// A pattern of a name. Each byte that is not UTF-8 counts as one character. Only `?`, `*` and negated
+/// classes match such a byte.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NamePattern {
-    /// What stands at the beginning.
+    /// The tokens at the beginning.
     start: Box<[Token]>,
-    /// What stands between two stars, one behind the other.
+    /// The groups of tokens between two stars, in order.
     middle: Box<[Box<[Token]>]>,
-    /// What stands at the end. `None`: there is no star, and the beginning is all.
+    /// The tokens at the end. `None` means that the pattern has no star, and `start` is the whole
+    /// pattern.
     end: Option<Box<[Token]>>,
-    /// Letters of ASCII match in either case.
+    /// ASCII letters match in either case.
     ignores_case: bool,
 }
 
@@ -43,7 +44,7 @@ impl NamePattern {
         Self { ignores_case, ..Self::new(&[Token::Star]) }
     }
 
-    /// The characters that each name of this kind ends with.
+    /// The characters that every matching name ends with.
     pub(in crate::config) fn literal_end(&self) -> String {
         let tokens = self.end.as_ref().unwrap_or(&self.start);
         let character = |token: &Token| if let Token::Char(c) = token { Some(*c) } else { None };
@@ -52,14 +53,14 @@ impl NamePattern {
         end.into_iter().collect()
     }
 
-    /// The same, but letters of ASCII match in either case.
+    /// This pattern, with ASCII letters that match in either case.
     #[must_use]
     pub fn ignoring_case(&self) -> Self {
         Self { ignores_case: true, ..self.clone() }
     }
 
-    /// Whether a name is like this. Each character that is compared takes one of the steps; when there are
-    /// none left, the answer is no.
+    /// Whether a name matches. Each compared character uses one of `steps`. If none are left, the answer
+    /// is no.
     pub fn matches(&self, name: &[u8], steps: &mut usize) -> bool {
         let Some(mut rest) = self.strip(&self.start, name, first, steps) else { return false };
         let Some(end) = &self.end else { return rest.is_empty() };
@@ -74,7 +75,7 @@ impl NamePattern {
             Some(between) => rest = between,
             None => return false,
         }
-        // The first place where a part fits leaves most for those behind it.
+        // The first position where a group fits leaves the most characters for the groups after it.
         self.middle.iter().all(|part| {
             loop {
                 match self.strip(part, rest, first, steps) {
@@ -89,7 +90,8 @@ impl NamePattern {
         })
     }
 
-    /// What is left of a name without what these tokens match, whose characters are taken off by `take`.
+    /// Strips the characters that these tokens match and returns the rest of the name. `take` decides
+    /// from which end.
     fn strip<'a>(
         &self,
         tokens: &[Token],
@@ -109,7 +111,7 @@ impl NamePattern {
         Some(rest)
     }
 
-    /// Whether a token matches a character, or a byte that is none.
+    /// Whether a token matches a character, or a byte that is not part of one.
     fn fits(&self, token: &Token, c: Option<char>) -> bool {
         let same = |a: char, b: char| a == b || self.ignores_case && a.eq_ignore_ascii_case(&b);
         match (token, c) {
@@ -127,10 +129,10 @@ impl NamePattern {
     }
 }
 
-/// A character, or byte that is none, and what is left without it. `None`: there is nothing.
+/// A character (or a byte that is not part of one), and the rest of the name. `None`: the name is empty.
 type Taken<'a> = Option<(Option<char>, &'a [u8])>;
 
-/// Takes the first one.
+/// Takes the first character.
 fn first(name: &[u8]) -> Taken<'_> {
     let length = match name.first()? {
         0xC2..=0xDF => 2,
@@ -142,7 +144,7 @@ fn first(name: &[u8]) -> Taken<'_> {
     Some((c, &name[if c.is_some() { length } else { 1 }..]))
 }
 
-/// Takes the last one.
+/// Takes the last character.
 fn last(name: &[u8]) -> Taken<'_> {
     let (_, before) = name.split_last()?;
     let at = |length: usize| name.len().checked_sub(length);
@@ -150,7 +152,7 @@ fn last(name: &[u8]) -> Taken<'_> {
     Some(found.unwrap_or((None, before)))
 }
 
-/// The one character that these bytes are.
+/// The single character that these bytes encode.
 fn character(bytes: &[u8]) -> Option<char> {
     let mut chars = str::from_utf8(bytes).ok()?.chars();
     chars.next().filter(|_| chars.next().is_none())

@@ -9,12 +9,12 @@ pub struct AccessLogSettings {
     pub target: LogTarget,
     /// What a line looks like.
     pub format: LogFormat,
-    /// What to do when the disk does not keep up.
+    /// What happens when the disk is too slow.
     pub when_full: WhenBehind,
 }
 
 impl AccessLogSettings {
-    /// The defaults for a log that goes there.
+    /// The defaults for a log with this target.
     pub(in crate::config) fn to(target: LogTarget) -> Self {
         let format = if target == LogTarget::Terminal { LogFormat::Short } else { LogFormat::Combined };
         Self { target, format, when_full: WhenBehind::default() }
@@ -24,11 +24,11 @@ impl AccessLogSettings {
 /// Where lines of the access log go.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum LogTarget {
-    /// Appended to this file, which is made if it is missing.
+    /// Appended to this file, which is created if it is missing.
     File(PathBuf),
     /// Standard output.
     Stdout,
-    /// The terminal that the server is watched on.
+    /// The terminal that the operator watches the server on.
     Terminal,
 }
 
@@ -40,21 +40,22 @@ pub enum LogFormat {
     /// anything beyond ASCII) are written `\xHH`, as nginx does.
     #[default]
     Combined,
-    /// One JSON object a line (see docs/manual.md), all of it printable ASCII. Bytes that are not UTF-8
+    /// One JSON object per line (see docs/manual.md), in printable ASCII only. Bytes that are not UTF-8
     /// become U+FFFD.
     Json,
-    /// `10:00:00Z 200       2326 B     17 ms  127.0.0.1  GET /index.html`, for who watches. Bytes are escaped
-    /// as in [`Combined`](Self::Combined), and no more of the target is shown than a line or two have room
-    /// for.
+    /// `10:00:00Z 200       2326 B     17 ms  127.0.0.1  GET /index.html`, for watching on a terminal.
+    /// Bytes are escaped as in [`Combined`](Self::Combined). The target is shortened to fit on a line or
+    /// two.
     Short,
 }
 
-/// What to do with lines when the writer has fallen behind.
+/// What happens to new lines when the writer has fallen behind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum WhenBehind {
-    /// Drop new lines and count them: serving goes first.
+    /// They are dropped and counted: serving takes priority.
     #[default]
     Drop,
-    /// Wait until the writer has caught up: no line is lost, but a slow disk stops the worker.
+    /// The worker waits until the writer has caught up. No line is lost, but a slow disk stops the
+    /// worker.
     Wait,
 }

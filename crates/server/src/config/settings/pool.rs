@@ -1,4 +1,4 @@
-//! Processes of an application that speak FastCGI, and how replies come from them.
+//! Pools of application processes that speak FastCGI, and how their replies reach the clients.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -6,74 +6,75 @@ use std::time::Duration;
 
 use crate::config::address::ListenAddress;
 
-/// How an application's replies come to their clients (Yeung 2010, chapters 2 and 3).
+/// How an application's replies reach their clients (Yeung 2010, chapters 2 and 3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
-    /// In FastCGI's streams, which the server reads and sends on.
+    /// In FastCGI streams. The server reads the reply and sends it on.
     #[default]
     Stream,
-    /// The client's socket is lent to the application, which sends the reply itself.
+    /// The client's socket is passed to the application, which sends the reply itself.
     PassFd,
-    /// The application writes into memory that the server sends from.
+    /// The application writes into shared memory, and the server sends from it.
     SharedMemory,
 }
 
 /// How the server sends from shared memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AreaSend {
-    /// The kernel copies it, and the memory is used again.
+    /// The kernel copies the data, and the memory is reused.
     #[default]
     Copy,
-    /// The kernel sends the pages themselves, which are not written to again.
+    /// The kernel sends the pages themselves. The application does not write to them again.
     Sendfile,
 }
 
-/// Processes of an application that speak FastCGI, behind one or several addresses.
+/// Application processes that speak FastCGI, at one or several addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolRule {
-    /// What routes call it by.
+    /// The name that routes use.
     pub name: String,
-    /// Where they listen. A request goes to where the fewest are in flight.
+    /// The addresses of the servers. A request goes to the server with the fewest requests in flight.
     pub servers: Vec<ListenAddress>,
-    /// Most requests in flight, of all workers together: as many as the application has children (processes,
-    /// threads).
+    /// Most requests in flight, for all workers together. Set it to the application's number of children
+    /// (processes, threads).
     pub children: NonZeroU32,
-    /// Most requests that wait for one of them.
+    /// Most requests that wait in the queue.
     pub queue: u32,
-    /// How long a request may wait.
+    /// How long a request may wait in the queue.
     pub queue_timeout: Duration,
-    /// The newest goes first while the oldest has waited for longer than this for a while; `None`: never.
+    /// If the oldest request has waited longer than this for a while, the newest request goes first.
+    /// `None`: never.
     pub queue_delay: Option<Duration>,
-    /// Clients get equal shares of the application's time, by address prefix.
+    /// Clients get equal shares of the application's time. A client is an address prefix.
     pub fair: bool,
-    /// How long it may take until one has accepted a connection.
+    /// How long a server may take to accept a connection.
     pub connect_timeout: Duration,
-    /// How long one may make no progress while a request is in flight.
+    /// How long a server may make no progress while a request is in flight.
     pub timeout: Duration,
-    /// How long a request may take from when it was whole until the application has said all; judged once it
-    /// is in flight.
+    /// How long a request may take, from its complete arrival to the end of the application's reply.
+    /// Enforced only once the request is in flight.
     pub total_timeout: Option<Duration>,
-    /// How replies come to their clients, if the application knows that way.
+    /// How replies reach their clients, if the application supports it.
     pub transport: Transport,
-    /// Bytes of the memory that each connection shares with the application.
+    /// Bytes of memory that each connection shares with the application.
     pub area: u64,
-    /// How the server sends from that.
+    /// How the server sends from shared memory.
     pub area_send: AreaSend,
-    /// Most connections that a worker keeps for another request.
+    /// Most idle connections that a worker keeps for later requests.
     pub keep: u32,
-    /// How long it keeps them.
+    /// How long a worker keeps an idle connection.
     pub keep_timeout: Duration,
-    /// More parameters for each request, by name.
+    /// Additional parameters for each request, by name.
     pub params: Vec<(String, String)>,
-    /// They may be asked to TRACE.
+    /// TRACE requests are passed to the application.
     pub trace: bool,
-    /// Directories whose files its applications may name to be sent, by what stands for them at the beginning
-    /// of `X-Accel-Redirect`.
+    /// Directories of files that the application may name for the server to send. The key is the prefix
+    /// in `X-Accel-Redirect` that stands for the directory.
     pub send_files: Vec<(String, PathBuf)>,
 }
 
 impl PoolRule {
-    /// Most requests of a pool, in flight and waiting.
+    /// Most requests of a pool, in flight and waiting together.
     pub const MOST_AT_ONCE: u32 = 2048;
 }
 

@@ -1,4 +1,4 @@
-//! What is served for some hosts: files, what is done with paths, and header fields.
+//! What is served for some hosts: files, rules for paths, and header fields.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,84 +15,86 @@ use crate::config::host::HostPattern;
 use crate::config::pattern::{Pattern, Segment};
 use crate::config::target::Target;
 
-/// What is served for some hosts.
+/// What is served for a set of hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteSettings {
-    /// The hosts; none for the default site.
+    /// The hosts. Empty for the default site.
     pub hosts: Vec<HostPattern>,
-    /// Where requests for them are logged; `None`: nowhere.
+    /// Where requests for these hosts are logged. `None`: nowhere.
     pub access_log: Option<AccessLogSettings>,
-    /// The files. What is about the table of open files is the same for all sites.
+    /// The files. The settings of the open-file table are the same for all sites.
     pub files: FileSettings,
 }
 
-/// The files served.
+/// The files that a site serves, and its rules for paths.
 #[expect(clippy::struct_excessive_bools, reason = "independent settings, by name")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSettings {
-    /// The directory, absolute; empty where there is none, as no request is for a file
-    /// ([`FileSettings::needs_no_root`]).
+    /// The root directory, absolute. Empty if no request is for a file ([`FileSettings::needs_no_root`]).
     pub root: PathBuf,
-    /// File names that stand for a directory, tried in this order.
+    /// The index files of a directory, tried in this order.
     pub index: Vec<String>,
-    /// Directories without such a file are listed.
+    /// Directories without an index file are listed.
     pub listing: bool,
     /// Most names in a listing, 1 to 65,536.
     pub listing_names: u32,
-    /// Names that begin with a dot are served too.
+    /// Files and directories whose name begins with a dot are served too.
     pub dotfiles: bool,
     /// Which symbolic links are followed.
     pub symlinks: Symlinks,
-    /// Siblings with `.br`, `.zst` and `.gz` stand in for a file where the client accepts their coding.
+    /// A sibling file with an added `.br`, `.zst` or `.gz` is sent instead, if the client accepts its
+    /// coding.
     pub precompressed: bool,
-    /// Up to this size in bytes a body is sent from memory, above it from the file.
+    /// A body up to this size in bytes is sent from memory. A larger body is sent from the file.
     pub small_file: u32,
-    /// How long an entry of the open-file table is trusted before the file is looked at again.
+    /// How long an entry of the open-file table is trusted before the file is checked again.
     pub validity: Duration,
-    /// Most entries in the open-file table; 0: no file is kept open, each request opens its own.
+    /// Most entries in the open-file table. 0: no file is kept open, and each request opens its file.
     pub max_open: u32,
-    /// The header lines that depend on a file alone are kept with it, and not made for each reply.
+    /// Header lines that depend only on the file are stored with it, not generated for each reply.
     pub header_cache: bool,
     /// Most bytes of small bodies held in memory.
     pub memory: u64,
-    /// Media types by the ending of names (lower case, without the dot before it, such as `md` or `wasm.gz`),
-    /// before those that everybody knows.
+    /// Media types by the ending of names. An ending is in lower case, without the dot before it, such as
+    /// `md` or `wasm.gz`. These types override the built-in ones.
     pub types: Arc<BTreeMap<String, String>>,
-    /// The coding in which files are stored, by such an ending; `None`: in none, whatever is usual.
+    /// The coding of stored files, by the same kind of ending. `None`: not coded, even if the ending
+    /// usually means a coding.
     pub encodings: Arc<BTreeMap<String, Option<Coding>>>,
     /// The `charset` added to `text/*` types that have none.
     pub charset: Option<String>,
-    /// How long clients are asked to wait who get 503 (`Retry-After`), in seconds; `None`: they are told
-    /// nothing. The same for all sites.
+    /// How long clients that get 503 are asked to wait (`Retry-After`), in seconds. `None`: the field is
+    /// not sent. This is the same for all sites.
     pub retry_after: Option<Duration>,
     /// The bodies of error replies by status (400 to 599): paths from the root, beginning with `/`.
     pub error_pages: BTreeMap<u16, String>,
-    /// The rules of all sites, which go before those of this one.
+    /// The rules of all sites. They apply before the rules of this site.
     pub common_headers: Arc<[HeaderRule]>,
-    /// More response header fields. All rules that match apply; for one field name the last of them wins.
+    /// Additional response header fields. All matching rules apply. If several set the same field, the
+    /// last one wins.
     pub headers: Vec<HeaderRule>,
-    /// What is done with requests for some paths. The first that matches is taken.
+    /// The routes: rules for requests for some paths. The first match applies.
     pub routes: Vec<RouteRule>,
-    /// The application that runs the root's PHP scripts: a route before the first that has a fallback, behind
-    /// the others.
+    /// The application that runs the root's PHP scripts. Its route stands before the first route that has
+    /// a fallback, or after all routes if none has one.
     pub php: Option<Php>,
-    /// Endings of names that no file is sent of: of scripts of all sites, whose roots may be reached from
-    /// here. If there are none, those that the routes have.
+    /// Endings of script names in all sites. No file with such a name is sent, because another site's
+    /// root may be reachable from here. If this is empty, the endings of this site's routes apply.
     pub scripts: Arc<[String]>,
 }
 
-/// An application that runs PHP scripts, and the pool that it is in.
+/// An application that runs PHP scripts, and its pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Php {
     /// The name of the pool.
     pub pool: String,
-    /// Where it listens.
+    /// The address that the application listens on.
     pub server: ListenAddress,
 }
 
-/// The ending of scripts' names, where none is set.
+/// The default ending of script names.
 const SCRIPT_ENDING: &str = ".php";
-/// The index name that comes first where PHP scripts are run.
+/// The index name that comes first when PHP scripts are run.
 const PHP_INDEX: &str = "index.php";
 
 impl FileSettings {
@@ -124,7 +126,7 @@ impl FileSettings {
         }
     }
 
-    /// What each of several tables gets that divide these settings between them.
+    /// One table's part of these settings, when `tables` tables divide them.
     #[must_use]
     pub fn share_of_one(&self, tables: usize) -> Self {
         let tables = u32::try_from(tables).unwrap_or(u32::MAX).max(1);
@@ -132,8 +134,9 @@ impl FileSettings {
         Self { max_open, memory: self.memory / u64::from(tables), ..self.clone() }
     }
 
-    /// The routes, that of PHP scripts included: what is refused or led elsewhere is no script's, but a
-    /// script that is there needs no fallback. It takes encoded slashes if the fallback behind it does.
+    /// The routes, including the PHP route, which stands directly before the first route with a fallback.
+    /// So requests that earlier routes refuse or redirect run no script, and an existing script needs no
+    /// fallback. The PHP route takes encoded slashes if the route with that fallback does.
     pub fn all_routes(&self) -> impl Iterator<Item = Cow<'_, RouteRule>> {
         let fallback = self.routes.iter().position(|route| route.fallback.is_some());
         let encoded_slashes = fallback.is_some_and(|fallback| self.routes[fallback].encoded_slashes);
@@ -147,8 +150,8 @@ impl FileSettings {
         before.chain(php.map(Cow::Owned)).chain(behind)
     }
 
-    /// Whether nothing below the root is ever sent: all requests are redirected or refused, without pages of
-    /// their own.
+    /// Whether no file below the root is ever sent: all requests are redirected or refused, and there are
+    /// no error pages.
     pub fn needs_no_root(&self) -> bool {
         let leads_away = |route: &RouteRule| route.redirect.is_some() || route.status.is_some();
         let takes_all = |route: &RouteRule| match &route.path {
@@ -159,61 +162,62 @@ impl FileSettings {
         self.error_pages.is_empty() && before.any(takes_all)
     }
 
-    /// The index names, that of PHP included.
+    /// The index names, including that of PHP.
     pub fn index_names(&self) -> Vec<String> {
         let php = self.php.iter().map(|_| PHP_INDEX.to_owned());
         php.filter(|php| !self.index.contains(php)).chain(self.index.iter().cloned()).collect()
     }
 }
 
-/// What is done with requests for some paths: a redirect, a status, or the file, or another file if there is
-/// none of that name.
+/// A route: what happens to requests for some paths. It redirects them, answers with a status, passes
+/// them to an application, or sends another file if the requested file does not exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteRule {
-    /// Matches the whole decoded path of the request, as [`HeaderRule::path`] does that of the file; all
-    /// paths, if it is not set.
+    /// Matches the whole decoded path of the request, as [`HeaderRule::path`] matches that of the file.
+    /// If not set, all paths match.
     pub path: Option<Pattern>,
-    /// Letters of ASCII in the path match in either case.
+    /// ASCII letters in the path match in either case.
     pub ignore_case: bool,
-    /// Where they are sent.
+    /// The target of the redirect.
     pub redirect: Option<Target>,
-    /// With which status, one of a redirect's; without a redirect, 400 to 599, the status that they get.
+    /// The status: for a redirect, one of the redirect statuses; otherwise 400 to 599.
     pub status: Option<u16>,
-    /// With a pool or a fallback: paths in which a slash is encoded are taken, which are names of no file.
+    /// With a pool or a fallback: accepts paths with encoded slashes, which are never names of files.
     pub encoded_slashes: bool,
-    /// The file that is sent where there is none of the name asked for: a path from the root.
+    /// The file to send if the requested one does not exist: a path from the root.
     pub fallback: Option<String>,
-    /// Which pool answers.
+    /// The pool that answers.
     pub pool: Option<String>,
-    /// The ending of the names of scripts that it runs, which are files below the root: only paths that have
-    /// one match.
+    /// The ending of the names of scripts to run. Scripts are files below the root. Only paths that
+    /// contain such a name match.
     pub scripts: Option<String>,
-    /// The one program that answers all of them, instead of scripts: its file, absolute.
+    /// The single program that answers all requests of this route, instead of scripts: its file,
+    /// absolute.
     pub program: Option<PathBuf>,
 }
 
 impl RouteRule {
-    /// The ending of the scripts' names, if scripts are what it leads to.
+    /// The ending of script names, if this route runs scripts.
     pub fn script_ending(&self) -> Option<&str> {
         let ending = || self.scripts.as_deref().unwrap_or(SCRIPT_ENDING);
         (self.pool.is_some() && self.program.is_none()).then(ending)
     }
 }
 
-/// Response header fields for some of the files. A rule with neither pattern applies to all.
+/// Additional response header fields for some files. A rule without any pattern applies to all files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderRule {
-    /// Matches the whole decoded path of the file from the root, such as `/assets/**`; `*` does not match a
-    /// `/`.
+    /// Matches the whole decoded path of the file from the root, such as `/assets/**`. `*` does not match
+    /// a `/`.
     pub path: Option<Pattern>,
-    /// Letters of ASCII in the path match in either case.
+    /// ASCII letters in the path match in either case.
     pub ignore_case: bool,
-    /// Matches the media type without parameters, such as `image/*`.
+    /// Matches the media type without its parameters, such as `image/*`.
     pub media_type: Option<Pattern>,
-    /// Names and values that were checked: no control characters, none of the fields that the server makes
-    /// itself. `Retry-After` goes with [statuses](http1::Status) for which it means something.
+    /// Checked names and values: no control characters, and no field that the server sets itself.
+    /// `Retry-After` is sent only with the [statuses](http1::Status) for which it has a meaning.
     pub set: Vec<(String, String)>,
-    /// `Cache-Control: max-age`, behind what `set` has of that field, and `Expires`, that long after
-    /// the reply.
+    /// Sends `Cache-Control: max-age`, after the directives that `set` has for that field, and `Expires`,
+    /// with a time this long after the reply.
     pub expires: Option<Duration>,
 }

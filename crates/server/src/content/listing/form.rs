@@ -1,5 +1,5 @@
-//! The forms that a listing comes in: for people or for programs, and its order. Each is a page of its own in
-//! the open-file table; there are twelve of a directory, whatever clients ask for.
+//! The forms of a listing: for people or for programs, and the sort order. Each form has its own page in
+//! the open-file table. There are twelve for a directory, whatever clients ask for.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ use super::Row;
 const HTML: &str = "text/html";
 const JSON: &str = "application/json";
 
-/// What a listing looks like.
+/// The form of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::content) struct Form {
     pub(super) format: Format,
@@ -25,7 +25,7 @@ pub(super) enum Format {
     Json,
 }
 
-/// What entries are sorted by; directories come first in any case.
+/// What entries are sorted by. Directories always come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
     Name,
@@ -40,11 +40,11 @@ pub(super) enum Order {
 }
 
 impl Form {
-    /// Of those who ask for nothing else.
+    /// The form for clients that ask for no other.
     pub(in crate::content) const USUAL: Self =
         Self { format: Format::Html, sort: Sort::Name, order: Order::Ascending };
 
-    /// What a request asks for, by its query and its Accept. Whatever else they say is ignored.
+    /// The form that a request asks for, by its query and its Accept. Anything else in them is ignored.
     pub(in crate::content) fn asked_for(head: &Head<'_>) -> Self {
         let mut form = Self::USUAL;
         for parameter in head.query().unwrap_or_default().split(|&byte| byte == b'&') {
@@ -72,8 +72,8 @@ impl Form {
         }
     }
 
-    /// The name that this listing of a directory has in the table. The usual one has that of the directory;
-    /// the others go on with a NUL, which no path holds.
+    /// The name of this listing of a directory in the table. The usual form has the directory's name. The
+    /// other forms add a NUL, which no path contains.
     pub(in crate::content) fn name(self, directory: &[u8]) -> Vec<u8> {
         let mut name = directory.to_vec();
         if self != Self::USUAL {
@@ -82,7 +82,7 @@ impl Form {
         name
     }
 
-    /// The path, and the form if it is a directory's, of a name in the table.
+    /// The path of a name in the table, and the form if it is a directory's.
     pub(in crate::content) fn of(name: &[u8]) -> (&[u8], Self) {
         let [path @ .., 0, number] = name else { return (name, Self::USUAL) };
         let format = if number & 1 == 0 { Format::Html } else { Format::Json };
@@ -95,11 +95,11 @@ impl Form {
         (path, Self { format, sort, order })
     }
 
-    /// The order of entries. Those that are alike in what they are sorted by are in the order of their names.
+    /// The order of entries. Entries that are equal in the sort key are ordered by name.
     pub(super) fn compare(self, a: &Row, b: &Row) -> Ordering {
         let by = match self.sort {
             Sort::Name => a.name.cmp(&b.name),
-            // A directory's own size says nothing.
+            // A directory's own size means nothing.
             Sort::Size if a.is_directory() && b.is_directory() => Ordering::Equal,
             Sort::Size => a.stat.size.cmp(&b.stat.size),
             Sort::Time => a.stat.mtime.cmp(&b.stat.mtime),
@@ -108,8 +108,8 @@ impl Form {
         b.is_directory().cmp(&a.is_directory()).then(by).then_with(|| a.name.cmp(&b.name))
     }
 
-    /// The order in which names are taken where there are more than are shown: only by name can that be told
-    /// without a look at each.
+    /// Whether to select the last names if there are more than are shown. Only for sorting by name can
+    /// names be selected without a check of each file.
     pub(super) fn takes_from_the_end(self) -> bool {
         self.sort == Sort::Name && self.order == Order::Descending
     }

@@ -1,4 +1,4 @@
-//! The listing for programs.
+//! The listing as JSON, for programs.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use serde::ser::Serializer;
 
 use super::{Row, Rows};
 
-/// What is in it, in this order.
+/// The fields of the listing, in this order.
 #[derive(Serialize)]
 struct Listing<'a> {
     path: &'a str,
@@ -27,7 +27,7 @@ struct Entry<'a> {
     modified: &'a str,
 }
 
-/// Writes it. Names that are no text have U+FFFD in them; the references lead to them all the same.
+/// Writes the listing. Names that are not text contain U+FFFD; their references still lead to the files.
 pub(super) fn write(path: &[u8], rows: &Rows, to: &mut impl io::Write) -> io::Result<()> {
     let path = &String::from_utf8_lossy(path);
     let listing = Listing { path, names: rows.names, complete: !rows.is_cut, entries: &rows.shown };
@@ -45,9 +45,9 @@ impl Serialize for Row {
     }
 }
 
-/// No fewer bytes than an entry takes.
+/// An upper bound for an entry's bytes.
 pub(super) fn bytes(row: &Row) -> usize {
-    /// What is around name and reference, with some to spare.
+    /// Room for what surrounds name and reference, with some to spare.
     const AROUND: usize = 128;
     let name = row.name.to_string_lossy();
     let escaped: usize = name

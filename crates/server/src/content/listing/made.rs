@@ -1,18 +1,18 @@
-//! Pages that a process has made lately. Where its workers are threads, each has a table of its own, and all
-//! may want the same page at once: one of them makes it, and the others wait for that, which leaves the CPUs
-//! to those who want something else.
+//! Pages that a process has recently made. If the workers are threads, each has its own table, and all
+//! may want the same page at once. Then one of them makes it, and the others wait. That leaves the CPUs
+//! to other requests.
 //!
-//! A page is here for as long as a table or a reply has it; nothing is kept alive for its own sake.
+//! A page is here as long as a table or a reply has it. This module keeps no page alive.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
-/// Most names that are known, beside those that somebody is about.
+/// The most names that are remembered, in addition to those in use.
 const MOST: usize = 16;
 
-/// The pages, by the names that they have in the tables.
+/// The pages, by their names in the tables.
 #[derive(Debug, Default)]
 pub(in crate::content) struct Made {
     pages: Mutex<Vec<Arc<NamedPage>>>,
@@ -21,7 +21,7 @@ pub(in crate::content) struct Made {
 #[derive(Debug)]
 struct NamedPage {
     name: Box<[u8]>,
-    /// Locked while it is made.
+    /// Locked while a thread makes the page.
     page: Mutex<Option<Page>>,
 }
 
@@ -29,16 +29,16 @@ struct NamedPage {
 #[derive(Debug)]
 struct Page {
     file: Weak<OwnedFd>,
-    /// Whom it was made for.
+    /// The request that it was made for.
     request: Request,
-    /// When making it began.
+    /// When a thread began to make it.
     began: Instant,
 }
 
-/// What is asked for.
+/// The request for a page.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::content) struct Request {
-    /// When, in monotonic milliseconds.
+    /// When the request was made, in monotonic milliseconds.
     pub(in crate::content) asked_ms: u64,
     /// How old the page may be, in milliseconds.
     pub(in crate::content) validity_ms: u64,
@@ -53,7 +53,7 @@ impl Request {
 }
 
 impl Page {
-    /// Whether it answers another request: if it is young enough, or was begun when that was there already.
+    /// Whether it answers another request: it is young enough, or was begun after that request arrived.
     fn answers(&self, request: Request, there_since: Instant) -> bool {
         self.request.root_changes == request.root_changes
             && (request.asked_ms < self.request.until_ms() || there_since <= self.began)
@@ -61,8 +61,8 @@ impl Page {
 }
 
 impl Made {
-    /// The page of that name, made if there is none that will do; and until when it is believed, in monotonic
-    /// milliseconds.
+    /// The page of that name, made now if none is usable. Also returns until when it is trusted, in
+    /// monotonic milliseconds.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl Made {
     }
 }
 
-/// What a thread that panicked has left is as good as before.
+/// What a thread that panicked has left is still usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn all_who_ask_at_once_get_one_page() {
         let (pages, count) = (Made::default(), AtomicU32::new(0));
-        // Nothing may be older than the request.
+        // No page may be older than the request.
         let ask = || {
             let make = || {
                 count.fetch_add(1, Ordering::Relaxed);
@@ -139,7 +139,7 @@ mod tests {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
             let _all: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
         });
-        // One before all the others were there, if need be, and one for them.
+        // At most one page from before all the other requests arrived, and one for them.
         assert!(count.into_inner() <= 2);
     }
 

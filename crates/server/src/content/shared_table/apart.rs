@@ -1,7 +1,8 @@
-//! Files that one worker serves apart from the shared table: opened for one reply, known to nobody else, and
-//! gone with its last pin.
+//! Files that one worker serves apart from the shared table. Such a file is opened for one reply, no
+//! other worker knows it, and it is closed with its last pin.
 //!
-//! For when the table can't be had in time, as who holds a lock of it may have been stopped.
+//! This is for when the table cannot be locked in time, as a worker may have been stopped while it holds
+//! a lock.
 
 use sys::descriptors::Ledger;
 
@@ -23,7 +24,7 @@ struct Pinned {
     pins: u32,
 }
 
-/// What tells their places from those in the table.
+/// The bit that distinguishes places of these entries from places in the table.
 const APART: Place = 1 << 31;
 
 /// Whether the place is of an entry that is not in the table.
@@ -33,12 +34,12 @@ pub(in crate::content) fn is_apart(place: Place) -> bool {
 }
 
 impl Apart {
-    /// None yet. Descriptors are recorded as this owner's.
+    /// Without entries. Descriptors are recorded as this owner's.
     pub(super) fn new(ledger: Ledger, owner: u32) -> Self {
         Self { entries: Vec::new(), free: Vec::new(), ledger, owner }
     }
 
-    /// Takes in an entry, with a pin, if there are fewer than `most`.
+    /// Adds an entry, with one pin, if there are fewer than `most`.
     pub(super) fn insert(&mut self, entry: Entry, most: u32) -> Result<Place, Full> {
         let number = match self.free.pop() {
             Some(number) => number,
@@ -88,5 +89,5 @@ fn leave(ledger: Ledger, entry: &Entry) {
     }
 }
 
-/// These counts are the worker's own.
+/// The worker alone counts these pins.
 const PINNED: &str = "an entry apart is there for as long as it is pinned";

@@ -1,7 +1,8 @@
-//! The heap of a shared table: the bytes of entries, each a path and the memory behind it in one run of
-//! blocks.
+//! The heap of a shared table. It holds the bytes of entries: for each a path and the memory after it, in
+//! one run of blocks.
 //!
-//! Which blocks are in use is told by a bit for each. It is made of the slots alone, and can be made anew.
+//! One bit for each block says whether the block is in use. The bits follow from the slots alone, and can
+//! be rebuilt from them.
 
 use std::io;
 use std::ops::Range;
@@ -14,16 +15,16 @@ use super::slot::Slot;
 /// Bytes of a block, the unit of the heap.
 pub(super) const BLOCK: usize = 256;
 
-/// The bytes, and which of them are in use. Copies are the same heap.
+/// The bytes, and which of them are in use. Copies refer to the same heap.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heap {
-    /// A bit for each block: it is in use.
+    /// A bit for each block, set if the block is in use.
     pub(super) bits: &'static [AtomicU64],
     bytes: &'static [AtomicU8],
 }
 
 impl Heap {
-    /// One of so many bytes, whole words of blocks.
+    /// A heap of that many bytes. The blocks must fill whole words of bits.
     pub(super) fn new(bytes: usize) -> io::Result<Self> {
         Ok(Self { bits: Region::new(bytes / BLOCK / 64)?.leak(), bytes: Region::new(bytes)?.leak() })
     }
@@ -34,7 +35,7 @@ impl Heap {
         shared::empty(self.bits)
     }
 
-    /// Finds so many bytes of free blocks, and names the first.
+    /// Finds enough free blocks for that many bytes, and returns the first.
     pub(super) fn find(&self, bytes: usize) -> Option<u32> {
         let wanted = blocks_for(bytes);
         let (mut first, mut run) = (0, 0);
@@ -65,7 +66,7 @@ impl Heap {
         self.bits[block / 64].load(Ordering::Relaxed) >> (block % 64) & 1 != 0
     }
 
-    /// Takes note of the blocks of a slot.
+    /// Marks the blocks of a slot as in use or free.
     pub(super) fn mark(&self, slot: &Slot, in_use: bool) {
         for block in self.blocks_of(slot).into_iter().flatten() {
             let (bits, bit) = (&self.bits[block / 64], 1 << (block % 64));
@@ -74,7 +75,7 @@ impl Heap {
         }
     }
 
-    /// Copies a path and the memory behind it to where they are to be found from that block on.
+    /// Copies a path and the memory after it to the blocks from `block` on.
     pub(super) fn copy_in(&self, block: u32, path: &[u8], memory: &[u8]) {
         let to = &self.bytes[block as usize * BLOCK..][..path.len() + memory.len()];
         let (to_path, to_memory) = to.split_at(path.len());
@@ -82,7 +83,7 @@ impl Heap {
         shared::copy_in(to_memory, memory);
     }
 
-    /// The blocks of a slot, if there are these.
+    /// The blocks of a slot, if they exist.
     pub(super) fn blocks_of(&self, slot: &Slot) -> Option<Range<usize>> {
         let first = slot.block.load(Ordering::Relaxed) as usize;
         let end = first + blocks_for(slot.bytes());
@@ -102,7 +103,7 @@ impl Heap {
         self.bytes.get(from..)?.get(..slot.memory_len.load(Ordering::Relaxed) as usize)
     }
 
-    /// Gives the memory back of all blocks but these.
+    /// Returns the memory of all blocks except these to the kernel.
     pub(super) fn give_back_all_but(&self, mut in_use: Vec<Range<usize>>) -> io::Result<()> {
         in_use.sort_by_key(|blocks| blocks.start);
         let end = self.bytes.len() / BLOCK;
@@ -118,7 +119,7 @@ impl Heap {
     }
 }
 
-/// How many blocks so many bytes take.
+/// The number of blocks for that many bytes.
 pub(super) fn blocks_for(bytes: usize) -> usize {
     bytes.div_ceil(BLOCK).max(1)
 }

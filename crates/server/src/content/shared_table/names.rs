@@ -11,7 +11,7 @@ use super::{Garbage, SharedFiles};
 use crate::content::table::Place;
 
 impl SharedFiles {
-    /// The entry of that name, with the names held.
+    /// The entry of that name. The caller holds the names.
     pub(super) fn search(&self, hash: u64, path: &[u8], variant: u32) -> Result<Option<Place>, Garbage> {
         let mut next = self.bucket(hash).load(Ordering::Relaxed);
         for _ in 0..=self.slots.len() {
@@ -29,7 +29,7 @@ impl SharedFiles {
         Err(Garbage)
     }
 
-    /// Gives an entry its name, with the names held alone.
+    /// Gives an entry its name. The caller holds the names exclusively.
     pub(super) fn chain(&self, place: Place) {
         let slot = &self.slots[place as usize];
         let bucket = self.bucket(slot.hash.load(Ordering::Relaxed));
@@ -37,7 +37,7 @@ impl SharedFiles {
         bucket.store(place + 1, Ordering::Release);
     }
 
-    /// Takes an entry's name away, with the names held alone.
+    /// Removes an entry's name. The caller holds the names exclusively.
     pub(super) fn detach(&self, place: Place, _writing: &Writing) -> Result<(), Garbage> {
         let slot = &self.slots[place as usize];
         if slot.state.load(Ordering::Relaxed) != NAMED {

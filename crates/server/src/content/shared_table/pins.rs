@@ -1,9 +1,11 @@
-//! Who uses which entry of a shared table: a count for each process and slot.
+//! Pins of a shared table: which worker uses which entry. There is a count for each process and slot.
 //!
-//! Each process writes to counts of its own, so that they can be dropped when it has died. One with a single
-//! thread also knows itself what it has pinned, so that it can say so again where somebody has written to the
-//! counts by mistake. Threads of one process have theirs in common, and add to them: a pin that one of them
-//! takes, another may give back. Nobody else writes to the memory of a process alone.
+//! Each process writes only its own counts, so that they can be dropped when the process has died. A
+//! process with a single thread also keeps a private copy of its counts. It publishes that copy again if
+//! another process has overwritten the shared counts by mistake.
+//!
+//! Threads of one process share its counts, and add to them: one thread may release a pin that another
+//! took. No other process writes to the memory of a table that one process uses alone.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,31 +14,31 @@ use sys::shared::{self, Region};
 
 use crate::content::table::Place;
 
-/// The counts of all workers. Copies are the same counts.
+/// The counts of all workers. Copies refer to the same counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pins {
-    /// Those of the first worker on all slots, then those of the second, and so on.
+    /// The first worker's counts for all slots, then the second worker's, and so on.
     pub(super) counts: &'static [AtomicU32],
     pub(super) workers: usize,
     slots: usize,
 }
 
-/// What one worker has pinned.
+/// The pins of one worker.
 #[derive(Debug)]
 pub(super) enum WorkerPins {
-    /// By itself.
+    /// The pins of a worker with its own counts.
     Own {
-        /// What it knows of it.
+        /// The worker's private copy.
         counts: Vec<u32>,
-        /// Where the others read them.
+        /// The counts that other workers read.
         said: &'static [AtomicU32],
     },
-    /// As one of the threads of a process.
+    /// The counts that the threads of a process share.
     InCommon(&'static [AtomicU32]),
 }
 
 impl Pins {
-    /// Room for the counts of so many workers on so many slots.
+    /// Room for the counts of `workers` workers on `slots` slots.
     pub(super) fn new(workers: usize, slots: usize) -> io::Result<Self> {
         Ok(Self { counts: Region::new(workers * slots)?.leak(), workers, slots })
     }
@@ -46,25 +48,26 @@ impl Pins {
         shared::empty(self.counts)
     }
 
-    /// Whether anybody uses the entry in a slot.
+    /// Whether any worker uses the entry in a slot.
     pub(super) fn is_pinned(&self, place: Place) -> bool {
         (0..self.workers).any(|worker| self.of(worker)[place as usize].load(Ordering::SeqCst) != 0)
     }
 
-    /// What a worker has said.
+    /// The published counts of a worker.
     pub(super) fn of(&self, worker: usize) -> &'static [AtomicU32] {
         &self.counts[worker * self.slots..][..self.slots]
     }
 }
 
 impl WorkerPins {
-    /// Those of a worker that has pinned nothing yet.
+    /// The pins of a worker that has pinned nothing yet.
     pub(super) fn new(pins: Pins, worker: usize) -> Self {
         let said = pins.of(worker);
         Self::Own { counts: vec![0; said.len()], said }
     }
 
-    /// Those that a thread has in common with the others of its process, which is the only one.
+    /// The pins that a thread shares with the other threads of its process. No other process uses the
+    /// table.
     pub(super) fn of_process(pins: Pins) -> Self {
         Self::InCommon(pins.of(0))
     }
@@ -97,9 +100,9 @@ impl WorkerPins {
         }
     }
 
-    /// Says again what is pinned of so many slots.
+    /// Publishes the counts of the first `slots` slots again.
     pub(super) fn say_again(&self, slots: u32) {
-        // What threads have in common is what they say.
+        // Threads keep no private copy of the counts that they share.
         let Self::Own { counts, said } = self else { return };
         for (said, &count) in said.iter().zip(counts).take(slots as usize) {
             if said.load(Ordering::Relaxed) != count {

@@ -1,5 +1,5 @@
-//! Putting a shared table in order, after a worker has died while it changed it, or after somebody has
-//! written to it by mistake: everything is made anew from the slots that are whole.
+//! Repairs a shared table from the slots that are intact. That is needed after a worker has died while it
+//! changed the table, or after a process has written to the table by mistake.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,7 @@ use super::SharedFiles;
 use super::slot::{DETACHED, LEAVING, NAMED, SPOILT, Slot};
 
 impl SharedFiles {
-    /// Puts in order what somebody left who died with the names held alone.
+    /// Repairs the table if its last writer died while it held the names exclusively.
     #[cold]
     pub(super) fn repair_after(&self, writing: &Writing) {
         if writing.owner_died() {
@@ -22,22 +22,22 @@ impl SharedFiles {
         }
     }
 
-    /// Puts in order what somebody has written to who should not have.
+    /// Repairs the table after a process has overwritten parts of it by mistake.
     #[cold]
     pub(super) fn clear_garbage(&self, writing: &Writing) {
         tracing::error!("there is garbage in the shared table of open files, which is put in order");
-        // Be it in this very number.
+        // The garbage may be in this very number.
         self.sums.used.store(self.slots.len() as u32, Ordering::Relaxed);
         self.rebuild(writing);
         self.call_for_pins();
     }
 
-    /// Has all workers say again what they have pinned, each when it next looks for a file.
+    /// Makes all workers publish their pins again, each when it next looks for a file.
     pub(super) fn call_for_pins(&self) {
         self.sums.rounds.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Makes everything else fit what the slots say, and empties those that can't be right.
+    /// Rebuilds everything else from the slots, and empties slots that cannot be right.
     fn rebuild(&self, _writing: &Writing) {
         for word in self.buckets.iter().chain([&self.sums.free, &self.sums.hand]) {
             word.store(0, Ordering::Relaxed);
@@ -75,7 +75,8 @@ impl SharedFiles {
         }
     }
 
-    /// Whether a slot holds what was once put there, in blocks that nobody has taken note of yet.
+    /// Whether a slot still holds an entry as it was put there, in blocks that no other slot has been
+    /// found to use.
     fn is_whole(&self, slot: &Slot) -> bool {
         let blocks = self.heap.blocks_of(slot);
         slot.has_its_sum() && blocks.is_some_and(|mut blocks| !blocks.any(|block| self.heap.is_in_use(block)))

@@ -1,6 +1,7 @@
-//! A slot of the shared table, which holds an entry: its name, where its bytes lie in the heap, its
-//! descriptor, and what is known of the file, as words that who puts an entry in writes and whoever finds it
-//! reads. Any word may be garbage that another worker has left; what is made of it is wrong then, but sound.
+//! A slot of the shared table, which holds an entry: its name, where its bytes are in the heap, its
+//! descriptor, and the facts about the file. All of these are words. The worker that inserts an entry
+//! writes them, and the workers that find it read them. Another worker may have left garbage in any word.
+//! Values made from it are wrong then, but memory-safe.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -12,9 +13,10 @@ use sys::lock::Mutex;
 use crate::content::ends::Ends;
 use crate::content::entry::{Facts, Marks};
 
-/// Words that the facts of an entry take, but for the length of its memory and how long it is believed.
+/// Words that the facts of an entry take, except the length of its memory and the time until it is
+/// trusted.
 const FACTS: usize = 14;
-/// The one whose lower half says where the body begins.
+/// The word whose lower half says where the body begins.
 const BODY: usize = 9;
 
 sys::shareable! {
@@ -22,39 +24,39 @@ sys::shareable! {
     #[repr(C, align(64))]
     pub(super) struct Slot {
         pub(super) state: AtomicU32,
-        /// The next slot of the chain or of the free ones; as in `free`.
+        /// The next slot of the chain or of the free list; same encoding as `free`.
         pub(super) next: AtomicU32,
         pub(super) hash: AtomicU64,
         /// The number of the variant, which is part of the name.
         pub(super) variant: AtomicU32,
-        /// The first block, and what is there: the path and the memory.
+        /// The first block; the path and the memory are there.
         pub(super) block: AtomicU32,
         pub(super) path_len: AtomicU32,
         pub(super) memory_len: AtomicU32,
-        /// The file's descriptor ([`Kept`](sys::descriptors::Kept)); 0: it has none.
+        /// The file's descriptor ([`Kept`](sys::descriptors::Kept)); 0: none.
         pub(super) descriptor: AtomicU64,
-        /// Asked for since second chance last looked.
+        /// Requested since second chance last looked.
         pub(super) referenced: AtomicU32,
         pub(super) trusted_until_ms: AtomicU64,
         pub(super) facts: [AtomicU64; FACTS],
-        /// Of everything in the slot that does not change while it holds an entry.
+        /// Checksum of everything in the slot that does not change while it holds an entry.
         pub(super) sum: AtomicU64,
-        /// Held by who looks at the file again.
+        /// Held by the worker that checks the file again.
         pub(super) looking: Mutex,
     }
 }
 
-/// States of a slot. In all others than these two it holds nothing, or nothing that is of use.
+/// States of a slot. In any other state than these two, the slot holds nothing of use.
 pub(super) const NAMED: u32 = 1;
-/// Without a name, for as long as it is pinned.
+/// Without a name; the entry lives as long as it is pinned.
 pub(super) const DETACHED: u32 = 2;
-/// On its way out: its descriptor, if it still has one, is to be closed.
+/// Being removed: if the slot still has a descriptor, it must be closed.
 pub(super) const LEAVING: u32 = 3;
-/// Once an entry that somebody has pinned, and then garbage. It has no bytes, and goes with its last pin.
+/// Was a pinned entry, and became garbage. The slot has no bytes, and is freed with its last pin.
 pub(super) const SPOILT: u32 = 4;
 
 impl Slot {
-    /// Whether it has a descriptor.
+    /// Whether the slot has a descriptor.
     pub(super) fn is_open(&self) -> bool {
         self.descriptor.load(Ordering::Relaxed) != 0
     }
@@ -64,12 +66,13 @@ impl Slot {
         self.path_len.load(Ordering::Relaxed) as usize + self.memory_len.load(Ordering::Relaxed) as usize
     }
 
-    /// Whether its sum is of what it says: else somebody has written to it who should not have.
+    /// Whether the checksum matches the contents. Otherwise another process has overwritten the slot by
+    /// mistake.
     pub(super) fn has_its_sum(&self) -> bool {
         self.sum.load(Ordering::Relaxed) == self.sum_up()
     }
 
-    /// The sum of what it says: another one if any of that is another, or almost certainly so.
+    /// The checksum of the contents. Different contents almost certainly have another checksum.
     #[inline]
     pub(super) fn sum_up(&self) -> u64 {
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -124,7 +127,7 @@ pub(super) fn write_facts(slot: &Slot, facts: &Facts) {
 pub(super) fn facts_of(slot: &Slot) -> Facts {
     let word = |at: usize| slot.facts[at].load(Ordering::Relaxed);
     let pair = |at| ((word(at) >> 32) as u32, word(at) as u32);
-    // No range begins at 0, where Content-Length is.
+    // No range begins at 0, as Content-Length is there.
     let range = |at| (word(at) != 0).then(|| pair(at).0..pair(at).1);
     let small = pair(7).1;
     let siblings = Coding::ALL.into_iter().filter(|&coding| small >> 24 >> number_of(Some(coding)) & 1 != 0);
@@ -180,7 +183,7 @@ pub(super) fn stat_of(slot: &Slot) -> FileStat {
 pub(super) fn body_bytes(slot: &Slot) -> u64 {
     let FileStat { kind, size, .. } = stat_of(slot);
     if kind == FileKind::Directory {
-        // A listing, which takes memory wherever it is.
+        // A listing is always in memory.
         return size;
     }
     let body = slot.facts[BODY].load(Ordering::Relaxed) as u32;

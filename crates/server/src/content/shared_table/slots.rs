@@ -1,5 +1,5 @@
-//! Which slots of a shared table hold entries, which are free, and which entry has to go when room is needed
-//! (second chance).
+//! Slot management of a shared table: which slots hold entries, which are free, and which entry is
+//! evicted when there is no room (second chance).
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,12 +13,12 @@ use super::{Garbage, NotDone, SharedFiles, Sums};
 use crate::content::table::Place;
 
 impl SharedFiles {
-    /// Slots that were ever used.
+    /// The number of slots that were ever used.
     pub(super) fn used(&self) -> Place {
         self.sums.used.load(Ordering::Relaxed).min(self.slots.len() as Place)
     }
 
-    /// A slot to be used next.
+    /// The slot to use next.
     pub(super) fn free_place(&self) -> Result<Option<Place>, Garbage> {
         let used = self.used();
         let place = match self.sums.free.load(Ordering::Relaxed).checked_sub(1) {
@@ -31,7 +31,7 @@ impl SharedFiles {
         if is_free { Ok(Some(place)) } else { Err(Garbage) }
     }
 
-    /// Takes the slot that is to be used next.
+    /// Takes the slot that is next to be used.
     pub(super) fn take_place(&self, place: Place) {
         if place == self.used() {
             self.sums.used.store(place + 1, Ordering::Release);
@@ -45,10 +45,10 @@ impl SharedFiles {
         self.sums.free.store(place + 1, Ordering::Relaxed);
     }
 
-    /// Removes an entry of that kind that no reply uses, with the names held alone.
+    /// Evicts an entry of that kind that no reply uses. The caller holds the names exclusively.
     pub(super) fn evict(&self, writing: &Writing, is_of_kind: impl Fn(&Slot) -> bool) -> Result<(), NotDone> {
         let used = self.used();
-        // The first round may do no more than take away second chances.
+        // The first round may only take away second chances.
         for _ in 0..2 * u64::from(used) {
             let place = self.sums.hand.load(Ordering::Relaxed) % used;
             self.sums.hand.store(place + 1, Ordering::Relaxed);
@@ -68,14 +68,15 @@ impl SharedFiles {
         Err(NotDone::Full)
     }
 
-    /// Empties the slot of an entry that has neither name nor pins, with the names held alone.
+    /// Empties the slot of an entry that has neither name nor pins. The caller holds the names
+    /// exclusively.
     pub(super) fn free_if_last(&self, place: Place, _writing: &Writing) -> Result<(), Garbage> {
         let slot = &self.slots[place as usize];
         let state = slot.state.load(Ordering::SeqCst);
         if !matches!(state, DETACHED | SPOILT) || self.pins.is_pinned(place) {
             return Ok(());
         }
-        // Else it might give up the blocks of another entry, which would be overwritten under its name.
+        // Otherwise the slot might free the blocks of another entry, which would then be overwritten.
         if state == DETACHED && !slot.has_its_sum() {
             return Err(Garbage);
         }
@@ -93,20 +94,20 @@ impl SharedFiles {
     }
 
     pub(super) fn close_descriptor(&self, slot: &Slot) {
-        // Out of the slot first: what is in a slot is always an open file's.
+        // Take the descriptor out of the slot first: a descriptor in a slot must always be open.
         if let Some(kept) = Kept::of(slot.descriptor.swap(0, Ordering::AcqRel)) {
             self.ledger.close_kept(kept, self.keeper);
         }
     }
 
-    /// Gives the memory of the heap back that no entry uses, with the names held alone.
+    /// Returns the heap memory that no entry uses to the kernel. The caller holds the names exclusively.
     pub(super) fn give_back_blocks(&self, _writing: &Writing) -> io::Result<()> {
         let slots = self.slots[..self.used() as usize].iter();
         let in_use = slots.filter(|slot| matches!(slot.state.load(Ordering::Relaxed), NAMED | DETACHED));
         self.heap.give_back_all_but(in_use.filter_map(|slot| self.heap.blocks_of(slot)).collect())
     }
 
-    /// Adds an entry to the sums, or takes it out.
+    /// Adds an entry to the totals, or subtracts it.
     pub(super) fn count(&self, slot: &Slot, more: bool) {
         let numbers = [
             1,

@@ -62,7 +62,7 @@ fn small(body: &[u8]) -> Entry {
     entry(body, None)
 }
 
-/// The memory of an entry behind its head.
+/// The memory of an entry after its head.
 fn body_of(table: &SharedTable, place: Place) -> Vec<u8> {
     let end = table.files.slots[place as usize].memory_len.load(Ordering::Relaxed);
     table.memory(place, 2..end).unwrap().to_vec()
@@ -101,12 +101,12 @@ fn where_nothing_is_kept_an_entry_goes_with_its_last_reply() {
     check(&files);
 }
 
-/// An entry that by mistake names the blocks of another does not give them up when it goes.
+/// An entry that by mistake names the blocks of another entry does not free them when it is removed.
 #[test]
 fn garbage_gives_up_no_blocks_of_others() {
     let files = files(1);
     let mut table = table(&files, 0);
-    // The body of the other lies in a block behind that of its path.
+    // The other entry's body lies in the block after that of its path.
     let (path, body) = ([b'b'; 250], [b'x'; 20]);
     let places = [table.insert(b"/a", PLAIN, small(b"a")), table.insert(&path, PLAIN, small(&body))];
     let [one, other] = places.map(|place| &files.slots[place.unwrap() as usize]);
@@ -120,7 +120,7 @@ fn garbage_gives_up_no_blocks_of_others() {
     check(&files);
 }
 
-/// Each look-up ends only when the other has begun, so neither waits for the other.
+/// Each look-up ends only after the other has begun, so neither waits for the other.
 #[test]
 fn look_ups_run_at_once() {
     let files = files(2);
@@ -144,7 +144,7 @@ fn look_ups_run_at_once() {
     });
 }
 
-/// Whoever looks at one file again holds up neither look-ups nor those who look at another.
+/// A worker that checks one file again delays neither look-ups nor workers that check another file.
 #[test]
 fn looking_at_one_file_holds_up_nobody_at_another() {
     let files = files(2);
@@ -204,7 +204,8 @@ fn pins_of_a_worker_that_is_gone_are_dropped() {
         let _never_taken_back = one.pin(place);
     }
     assert_eq!(other.insert(b"/5", PLAIN, small(b"x")), Err(Full));
-    // It dies while it reads names, and after another has taken the name from one that it has pinned.
+    // The worker dies while it reads names, and after another worker has removed the name of an entry
+    // that it has pinned.
     other.find(b"/1", PLAIN).map(|place| other.forget(place)).unwrap();
     assert_eq!(other.size().entries, 4);
     std::mem::forget(files.names.read(0, LONG).unwrap());
@@ -217,8 +218,8 @@ fn pins_of_a_worker_that_is_gone_are_dropped() {
     }
 }
 
-/// A writer dies after each step that it takes; who comes next finds everything in order, and nothing is lost
-/// but the entry that was being changed.
+/// A writer dies after each step that it takes. The next worker repairs the table, and only the entry
+/// that was being changed is lost.
 #[test]
 fn what_a_dead_writer_leaves_is_put_in_order() {
     let steps: [fn(&SharedFiles, Place); 6] = [
@@ -265,7 +266,7 @@ fn what_a_dead_writer_leaves_is_put_in_order() {
     }
 }
 
-/// Somebody holds the names and a file's entry, and does not go on.
+/// Another worker holds the names and a file's entry, and makes no progress.
 #[test]
 fn who_can_not_have_the_table_serves_apart() {
     let files = files(2);
@@ -331,7 +332,7 @@ fn a_file_that_is_in_use_gets_a_descriptor_of_its_own() {
     };
     insert(&mut table, b"/a/");
     table.retire();
-    // Apart from now on.
+    // Served apart from now on.
     insert(&mut table, b"/b/");
     insert(&mut table, b"/b/");
     numbers.sort_unstable();
@@ -368,7 +369,7 @@ fn who_retires_leaves_what_is_pinned() {
     assert_eq!(body_of(&next, place), b"anew");
 }
 
-/// Words of the table, as somebody may write to who should not.
+/// Words of the table, for another process to overwrite by mistake.
 fn words(files: &SharedFiles) -> Vec<(&'static AtomicU32, Option<&'static AtomicU64>)> {
     static NONE: AtomicU32 = AtomicU32::new(0);
     let small = |word: &'static AtomicU32| (word, None);
@@ -389,7 +390,7 @@ fn words(files: &SharedFiles) -> Vec<(&'static AtomicU32, Option<&'static Atomic
     words
 }
 
-/// What is said twice is said alike.
+/// Redundant parts of the table agree.
 fn check(files: &SharedFiles) {
     let used: Vec<&Slot> = files
         .slots
@@ -440,8 +441,11 @@ fn op() -> impl Strategy<Value = (usize, Op)> {
 }
 
 proptest! {
-    /// Whatever is written to the words of the table, nothing panics or goes round in circles, what is found
-    /// under a name bears that name, and once there is no more of it, the table is a table again.
+    /// Whatever is written to the words of the table:
+    ///
+    /// - Nothing panics or loops forever.
+    /// - What is found under a name has that name.
+    /// - Once no more garbage is written, the table is consistent again.
     #[test]
     fn garbage_is_survived(
         ops in prop::collection::vec(op(), 0..40),
@@ -500,7 +504,7 @@ proptest! {
         for op in after {
             act(&mut tables, op);
         }
-        // All who might have pinned something have ended.
+        // All workers that might have pinned something have ended.
         tables.into_iter().for_each(std::mem::forget);
         (0..2).for_each(|worker| files.forget_worker(worker));
         let writing = files.names.write(LONG).unwrap();
@@ -518,8 +522,8 @@ proptest! {
         files.ledger.close_all_kept(1);
     }
 
-    /// Against a map that never evicts, with two workers: what is found is what was put in last, what is
-    /// pinned stays as it was, and the bounds hold.
+    /// Compared with a map that never evicts, with two workers: a look-up finds what was inserted last,
+    /// pinned entries stay as they were, and the bounds hold.
     #[test]
     fn agrees_with_a_map(ops in prop::collection::vec(op(), 0..120)) {
         let files = files(2);

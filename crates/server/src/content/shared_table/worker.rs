@@ -29,37 +29,39 @@ pub struct SharedTable {
     pub(super) files: SharedFiles,
     worker: usize,
     pins: WorkerPins,
-    /// The round in which it has last said all that it has pinned.
+    /// The round in which this worker last published all its pins.
     round: u32,
-    /// What is served without the table.
+    /// Files served without the table.
     apart: Apart,
-    /// When this worker last waited for it in vain.
+    /// When this worker last waited for the table in vain.
     vain: Option<Instant>,
-    /// Nothing more is put in.
+    /// Nothing more is inserted.
     retired: bool,
-    /// What the request at hand has found, each with a pin.
+    /// What the current request has found, each with a pin.
     found: Vec<(Place, Facts)>,
-    /// A copy of header lines to be read.
+    /// A copy of header lines, to be read.
     head: Vec<u8>,
     pub(in crate::content) counts: TableCounts,
 }
 
-/// How long a worker waits for a lock: longer than one that runs holds any but that of a file on a slow disk.
+/// How long a worker waits for a lock. A running worker never holds a lock that long, except that of a
+/// file on a slow disk.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// After it has waited in vain, a worker does not wait again for so long, so that it loses little time with a
-/// lock that is stuck.
+/// How long a worker does not wait again after it has waited in vain. So a stuck lock costs it little
+/// time.
 const REST: Duration = Duration::from_secs(1);
 
 impl SharedTable {
-    // Nothing of this is taken into the callers, where it would make the way of a worker's own table longer.
+    // None of this is inlined into the callers: that would make the code path of a worker's own table
+    // longer.
 
-    /// The table of the worker at a place, which is `owner` in the ledger.
+    /// The table for the worker with that index, which is `owner` in the ledger.
     pub(super) fn new(files: SharedFiles, worker: usize, owner: u32) -> Self {
         let pins = WorkerPins::new(files.pins, worker);
         Self::with(files, worker, owner, pins)
     }
 
-    /// The table of the thread at a place of the only process that has it.
+    /// The table for the thread with that index, in the only process that uses the table.
     pub(super) fn of_thread(files: SharedFiles, thread: usize) -> Self {
         let pins = WorkerPins::of_process(files.pins);
         let owner = files.keeper;
@@ -91,7 +93,7 @@ impl SharedTable {
         if !self.keeps() {
             return None;
         }
-        // A second time if it had to be put in order.
+        // Tries a second time if the table had to be repaired.
         for _ in 0..2 {
             let patience = self.patience();
             match self.files.names.read(self.worker, patience) {
@@ -110,12 +112,12 @@ impl SharedTable {
         None
     }
 
-    /// Whether requests find what others have opened.
+    /// Whether requests find files that other requests have opened.
     pub(in crate::content) fn keeps(&self) -> bool {
         self.files.bounds.keeps
     }
 
-    /// Searches, and holds what it finds. With the names held.
+    /// Searches, and holds the entry that it finds. The caller holds the names.
     #[inline]
     fn search(&mut self, hash: u64, path: &[u8], variant: u32) -> Result<Option<Place>, Garbage> {
         let Some(place) = self.files.search(hash, path, variant)? else { return Ok(None) };
@@ -139,7 +141,7 @@ impl SharedTable {
         {
             shared::copy_out(head, &mut self.head);
         }
-        // Should it be gone, which is garbage's doing.
+        // The head is missing only if there is garbage.
         self.head.resize(body, 0);
         (facts, &self.head)
     }
@@ -158,7 +160,7 @@ impl SharedTable {
         ends_of(&self.files.slots[place as usize])
     }
 
-    /// `None`: the entry is not what it was, which is garbage's doing.
+    /// `None`: the entry is not what it was, because of garbage.
     #[inline(never)]
     pub(in crate::content) fn memory(&self, place: Place, range: Range<u32>) -> Option<Slice<'_>> {
         let range = range.start as usize..range.end as usize;
@@ -173,13 +175,13 @@ impl SharedTable {
         if is_apart(place) {
             return self.apart.entry(place).file.as_ref().map(AsFd::as_fd);
         }
-        // An entry that is pinned is neither detached from its descriptor nor freed by others, so that it
+        // Other workers neither detach a pinned entry from its descriptor nor free it. So the descriptor
         // stays open.
         let kept = Kept::of(self.files.slots[place as usize].descriptor.load(Ordering::Relaxed))?;
         self.files.ledger.kept(kept, self.files.keeper)
     }
 
-    /// `None`: somebody takes long, or nobody but this request can have the entry.
+    /// `None`: another worker holds the entry for too long, or only this request can use the entry.
     pub(in crate::content) fn claim(&mut self, place: Place) -> Option<Held> {
         if is_apart(place) {
             return None;
@@ -187,7 +189,8 @@ impl SharedTable {
         let patience = self.patience();
         let held = self.files.slots[place as usize].looking.lock(patience);
         match &held {
-            // It changed nothing in the entry: who looks at the file now does it from the beginning.
+            // The dead worker changed nothing in the entry. The worker that now checks the file starts
+            // from the beginning.
             Some(held) if held.owner_died() => tracing::debug!("a worker died while it looked at a file"),
             Some(_) => {}
             None => {
@@ -215,7 +218,7 @@ impl SharedTable {
             return Pin(place);
         }
         let slot = &self.files.slots[place as usize];
-        // Written only when it changes: the line is every worker's.
+        // Written only when it changes, as all workers share the cache line.
         if slot.referenced.load(Ordering::Relaxed) == 0 {
             slot.referenced.store(1, Ordering::Relaxed);
         }
@@ -236,11 +239,11 @@ impl SharedTable {
 
     #[cold]
     fn unpin_detached(&mut self, place: Place) {
-        // If it can't be done now, second chance comes by later.
+        // If the lock cannot be had now, second chance frees the slot later.
         let _ = self.alone(|this, writing| Ok(this.files.free_if_last(place, writing)?));
     }
 
-    /// Makes an entry that this worker has pinned one that has been found.
+    /// Marks an entry that this worker has pinned as found.
     pub(in crate::content) fn hold_pinned(&mut self, place: Place) -> bool {
         if !is_apart(place) {
             return self.hold(place).is_ok();
@@ -252,7 +255,8 @@ impl SharedTable {
         true
     }
 
-    /// Keeps a found entry until the end of the request. With the names held, or the entry pinned.
+    /// Keeps a found entry until the end of the request. The caller holds the names, or has pinned the
+    /// entry.
     #[inline]
     fn hold(&mut self, place: Place) -> Result<(), Garbage> {
         let slot = &self.files.slots[place as usize];
@@ -275,8 +279,7 @@ impl SharedTable {
         }
     }
 
-    /// Gives up an entry that was found, with the names held alone. What is left of it is the caller's
-    /// affair.
+    /// Releases a found entry, with the names held exclusively. The caller handles what is left of it.
     fn let_go_of(&mut self, place: Place) {
         if let Some(at) = self.found.iter().position(|(found, _)| *found == place) {
             self.found.remove(at);
@@ -290,7 +293,7 @@ impl SharedTable {
         TableSize { entries, descriptors, memory_bytes, body_bytes }
     }
 
-    /// Blocks that are not full, paths, slots, pins and buckets of what there is.
+    /// The unused rest of blocks, and the paths, slots, pins and buckets of the entries that exist.
     pub(in crate::content) fn structure_bytes(&self) -> u64 {
         let TableSize { entries, memory_bytes, .. } = self.size();
         let blocks = self.files.sums.blocks.load(Ordering::Relaxed).saturating_mul(BLOCK as u64);
@@ -302,8 +305,8 @@ impl SharedTable {
         self.files.hasher.hash_one(n)
     }
 
-    /// Does something with the names held alone. What it finds to be garbage is put in order before anybody
-    /// else sees it.
+    /// Runs `act` with the names held exclusively. If `act` finds garbage, the table is repaired before
+    /// another worker sees it.
     fn alone<T>(
         &mut self,
         act: impl FnOnce(&mut Self, &Writing) -> Result<T, NotDone>,
@@ -320,14 +323,14 @@ impl SharedTable {
                 self.say_pins();
                 self.files.clear_garbage(&writing);
             }
-            // Be it that somebody has not pinned what is said to be pinned.
+            // Perhaps some published pins are wrong, and no worker has them.
             Err(NotDone::Full) => self.files.call_for_pins(),
             Ok(_) | Err(NotDone::Busy) => {}
         }
         done
     }
 
-    /// Says anew what this worker has pinned.
+    /// Publishes this worker's pins again.
     #[cold]
     fn say_pins(&mut self) {
         self.round = self.files.sums.rounds.load(Ordering::Relaxed);
@@ -349,11 +352,11 @@ impl SharedTable {
 }
 
 impl Drop for SharedTable {
-    /// An entry that was found for a request that was not finished.
+    /// Releases entries that were found for an unfinished request.
     fn drop(&mut self) {
         self.let_go();
     }
 }
 
-/// An entry is read between finding and letting go.
+/// An entry is read only between `find` and `let_go`.
 const FOUND: &str = "an entry is found before it is read";

@@ -74,7 +74,7 @@ fn what_is_in_the_table_is_served_on_where_there_is_no_room_to_look_again() {
     assert_eq!(site.get("/large1").text(), "new");
 }
 
-/// Descriptors run out for the whole process, so this test starts itself again in one of its own.
+/// Descriptors run out for the whole process. So this test starts itself again in a separate process.
 #[test]
 fn out_of_descriptors() {
     const CHILD: &str = "SLUICE_TEST_OUT_OF_DESCRIPTORS";
@@ -99,12 +99,12 @@ fn out_of_descriptors() {
     Site::settle();
     assert_eq!(site.status("/0"), 200);
     assert_eq!(site.content.table_size().descriptors, 1);
-    // All that are left.
+    // All descriptors that are left.
     let mut others = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
         others.push(file);
     }
-    // The table's own make room for one another.
+    // The table closes its own files to open others.
     assert!(site.get("/1").body == pattern(20_001));
     assert!(site.get("/2").body == pattern(20_002));
     assert_eq!(site.content.table_size().descriptors, 1);

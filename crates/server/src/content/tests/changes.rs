@@ -1,4 +1,4 @@
-//! Files and settings that change while they are used.
+//! Files and settings that change while they are in use.
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn a_file_removed_is_sent_to_its_end_and_then_gone() {
 fn a_large_file_changed_in_place_is_noticed() {
     let changes: [fn(&FsPath); 6] = [
         |path| File::options().write(true).open(path).unwrap().set_len(50_000).unwrap(),
-        // Longer than it was, but not only that: at its beginning, at its end, all of it.
+        // Longer than before, but also changed: at the beginning, at the end, everywhere.
         |path| {
             File::options().write(true).open(path).unwrap().write_all_at(b"x", 0).unwrap();
             append(path);
@@ -63,7 +63,7 @@ fn a_large_file_changed_in_place_is_noticed() {
         },
         |path| fs::write(path, pattern(200_001).split_off(1)).unwrap(),
         |path| File::options().write(true).open(path).unwrap().write_all_at(b"x", 99_999).unwrap(),
-        // As a copying tool does that restores the time.
+        // Like a copying tool that restores the time.
         |path| {
             let file = File::options().write(true).open(path).unwrap();
             let modified = file.metadata().unwrap().modified().unwrap();
@@ -101,7 +101,7 @@ fn a_large_file_that_only_grows_is_sent_as_it_was() {
         assert!(site.content.intact(download.pin()));
         append(&site.path("a"));
         assert!(site.content.intact(download.pin()), "again");
-        // Whoever asks for a part meanwhile gets one of what the table has.
+        // A client that requests a part meanwhile gets a part of the table's version.
         let range = format!("Range: bytes={}-", content.len() - 10);
         assert_eq!(site.get_with("/a", &range).body, content[content.len() - 10..]);
         received.extend(download.take(&site.content, usize::MAX));

@@ -70,7 +70,7 @@ fn listings_show_what_can_be_had() {
     let text = reply.text();
     let hrefs = hrefs(&reply);
     let hrefs: Vec<&str> = hrefs.iter().map(String::as_str).filter(|href| !href.starts_with('?')).collect();
-    assert_eq!(hrefs, ["../", "sub/", "%0A%1B.txt", "%3Ci%3E%22&#38;.txt", "a%3Ab", "b.txt", "link"]);
+    assert_eq!(hrefs, ["../", "../", "sub/", "%0A%1B.txt", "%3Ci%3E%22&#38;.txt", "a%3Ab", "b.txt", "link"]);
     assert!(text.contains(">\u{fffd}\u{fffd}.txt</a>"), "{text}");
     assert!(text.contains(">&#60;i&#62;&#34;&#38;.txt</a>") && !text.contains("<i>"), "{text}");
     assert!(text.contains("2.0 KiB") && text.contains("2017-07-14</span> <span>02:40"), "{text}");
@@ -82,7 +82,7 @@ fn listings_show_what_can_be_had() {
     assert_eq!(site.get("/d/").text(), "index");
 }
 
-/// What the links of a page refer to.
+/// The targets of a page's links.
 fn hrefs(reply: &Reply) -> Vec<String> {
     reply.text().split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned()).collect()
 }

@@ -1,4 +1,4 @@
-//! The bodies of errors.
+//! The bodies of error replies.
 
 use super::*;
 

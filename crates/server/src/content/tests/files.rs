@@ -1,4 +1,4 @@
-//! Whole files, names that name none, and methods.
+//! Whole files, names without a file, and methods.
 
 use super::*;
 
@@ -41,12 +41,12 @@ fn a_second_request_is_a_hit() {
     assert_eq!(site.content.table_size().entries, 1);
 }
 
-/// Who waits for names alone has a body sent from the file, until that is in memory.
+/// A worker that waits only for names sends a body from the file, until the body is in memory.
 #[test]
 fn a_small_body_that_is_not_in_memory_is_left_to_the_file() {
     let mut site = Site::new();
     if !matches!(site.content.table, Tables::Shared(_)) {
-        return; // nobody with a table of its own is as patient as that
+        return; // a worker with its own table never has this patience
     }
     site.write("small.html", "small");
     Site::settle();
@@ -59,7 +59,7 @@ fn a_small_body_that_is_not_in_memory_is_left_to_the_file() {
         assert_eq!(site.get("/small.html").text(), "small");
         assert_eq!(descriptors(&site), 1, "it is sent from the file");
     }
-    // By the second request after that somebody looks who waits for names alone.
+    // At the latest for the second of these requests, the lookup waits only for names.
     site.later();
     for _ in 0..2 {
         assert_eq!(site.get("/small.html").text(), "small");
@@ -71,7 +71,7 @@ fn a_small_body_that_is_not_in_memory_is_left_to_the_file() {
     assert_eq!((site.content.table_size().entries, table.evictions), (1, 0));
 }
 
-/// Puts a file out of memory, by dd(1); says whether it is out.
+/// Evicts a file from memory, by dd(1). Returns whether it is evicted.
 fn forget(path: &FsPath) -> bool {
     let dd = |option: &str| {
         let file = format!("if={}", path.display());
@@ -82,11 +82,11 @@ fn forget(path: &FsPath) -> bool {
     let file = File::open(path).unwrap();
     let is_there = || sys::residency::read_at_cached(&file, &mut [0], 0).is_ok();
     file.sync_all().unwrap();
-    // A file system may not be able to tell.
+    // Some file systems cannot say what is in memory.
     let was_there = is_there();
     dd("iflag=nocache");
     was_there && !is_there() && {
-        // To have looked may have had it read.
+        // The check itself may have read it into memory.
         dd("iflag=nocache");
         true
     }
@@ -144,7 +144,7 @@ fn what_is_not_there_or_not_a_file() {
     }
 }
 
-/// Root may read everything.
+/// False for root, which may read everything.
 fn may_be_denied() -> bool {
     let probe = tempfile::NamedTempFile::new().unwrap();
     fs::set_permissions(probe.path(), fs::Permissions::from_mode(0o0)).unwrap();

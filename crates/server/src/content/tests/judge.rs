@@ -1,4 +1,4 @@
-//! What routes refuse is refused whichever path leads to it, and nothing else is.
+//! What routes refuse is refused on every path that leads there, and nothing else is refused.
 
 use proptest::prelude::*;
 
@@ -39,7 +39,7 @@ const PATTERNS: [&str; 20] = [
     "/z/link",
 ];
 
-/// Ways to what a file is: a target with a path, and the file's names below the root that matter.
+/// Paths to a file: a request target, and the file's names below the root that matter.
 const WAYS: [(&str, &[&str]); 28] = [
     ("/a/x.txt", &[]),
     ("/a/%78.txt", &[]),
@@ -50,7 +50,7 @@ const WAYS: [(&str, &[&str]); 28] = [
     ("/l/x.txt.gz", &["/a/x.txt.gz", "/l/x.txt", "/a/x.txt"]),
     ("/y.link", &["/a/x.txt.gz", "/a/x.txt"]),
     ("/y.gz", &["/a/x.txt.gz", "/a/x.txt"]),
-    // The sibling that is negotiated is a link, and alone has what the file has.
+    // The negotiated sibling is a link, and only it has the file's contents.
     ("/n.html", &["/a/x.txt.gz", "/a/x.txt"]),
     ("/n/", &["/n/index.html", "/a/x.txt.gz", "/a/x.txt"]),
     ("/b/index.html", &[]),
@@ -72,7 +72,7 @@ const WAYS: [(&str, &[&str]); 28] = [
     ("/z/sub/", &["/z/sub/index.html"]),
 ];
 
-/// What a listing of `/z/` may show, and of `/w/`, which is a link to that.
+/// What a listing of `/z/` may show, and one of `/w/`, which is a link to `/z/`.
 const LISTED: [&str; 8] = ["x.txt", "x.txt.gz", "y.gz", "s.php", "sub/", "deep/", "link", "S.PHP"];
 
 fn tree() -> Site {
@@ -124,7 +124,7 @@ fn rule(pattern: &str, deed: Deed) -> RouteRule {
     }
 }
 
-/// What a client gets: the status, and whether it is the file, or what the script of it says.
+/// What a client gets: the status, and whether the body is the file, or what its script prints.
 fn outcome(site: &mut Site, target: &str) -> (u16, bool) {
     let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n");
     let limits = Limits::default();
@@ -143,7 +143,7 @@ fn outcome(site: &mut Site, target: &str) -> (u16, bool) {
     }
 }
 
-/// What the routes say of a path, read from them one by one: the first that matches, and the first that is no
+/// What the routes decide about a path, evaluated one by one: the first match, and the first that is no
 /// redirect.
 fn said(rules: &[(&str, Deed)], path: &str) -> [Deed; 2] {
     let matches = |pattern: &str| {
@@ -158,7 +158,7 @@ fn said(rules: &[(&str, Deed)], path: &str) -> [Deed; 2] {
     [first, deeds.find(|deed| *deed != Deed::Redirect).unwrap_or(Deed::Files)]
 }
 
-/// Whether a client gets what is at a path of that name, by all names that lead to it.
+/// Whether a client gets the file requested by `asked`, given all names that lead to it.
 fn may_have(rules: &[(&str, Deed)], asked: &str, names: &[&str]) -> bool {
     let [first, _] = said(rules, asked);
     let is_script = asked.contains(".php") || names.iter().any(|name| name.contains(".php"));
@@ -175,7 +175,7 @@ fn may_have(rules: &[(&str, Deed)], asked: &str, names: &[&str]) -> bool {
     !names.iter().any(is_refused)
 }
 
-/// A listing looks at the index files of the directories that it may show, and at no others.
+/// A listing checks the index files of the directories that it may show, and no others.
 #[test]
 fn index_files_are_looked_at_for_names_that_are_taken() {
     let mut site = Site::with(|files| {
@@ -191,7 +191,7 @@ fn index_files_are_looked_at_for_names_that_are_taken() {
     assert_eq!(listing["complete"], false);
 }
 
-/// Links between files and siblings that stand in for one another, round and round.
+/// Links between files and siblings that form a loop.
 #[test]
 fn judging_siblings_comes_to_an_end() {
     let mut site = Site::with(|files| files.routes = vec![rule("/{x,y,z}", Deed::Refuse)]);
@@ -204,7 +204,8 @@ fn judging_siblings_comes_to_an_end() {
     }
 }
 
-/// A link that is redirected by its own path is listed, whatever it links to. Nothing is told of that.
+/// A link whose own path is redirected is listed, whatever it links to. The listing shows nothing of the
+/// target.
 #[test]
 fn a_link_that_is_redirected_is_listed_without_the_size_of_what_is_refused() {
     let mut site = tree();

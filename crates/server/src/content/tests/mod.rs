@@ -1,4 +1,4 @@
-//! The service over real directories, asked through the real connection state machine.
+//! Tests of the service with real directories and the real connection state machine.
 
 mod bounds;
 mod changes;
@@ -15,7 +15,7 @@ mod routes;
 mod sites;
 mod symbolic_links;
 
-/// Those where no file is kept open that do not ask what is kept.
+/// The tests that do not check what is kept, with a table that keeps no file open.
 #[path = "."]
 #[expect(clippy::duplicate_mod, reason = "the same tests, with another setting")]
 mod unkept {
@@ -35,7 +35,7 @@ mod unkept {
     }
 }
 
-/// The same where no header lines are kept.
+/// These tests without kept header lines.
 #[path = "."]
 #[expect(clippy::duplicate_mod, reason = "the same tests, with another setting")]
 mod bare {
@@ -59,7 +59,7 @@ mod bare {
     }
 }
 
-/// The same with the table that workers share: [`Site`] knows from the name of the test's thread.
+/// These tests with the table that workers share. [`Site`] selects it by the name of the test's thread.
 #[path = "."]
 #[expect(clippy::duplicate_mod, reason = "the same tests, for the other kind of table")]
 mod sharing {
@@ -99,7 +99,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::config::{FileSettings, HeaderRule, Pattern};
 
-/// Long before now, so that files dated so have settled; with a fraction of a second.
+/// Long ago, so that files with this date have settled; with a fraction of a second.
 const LONG_AGO: Duration = Duration::from_nanos(1_500_000_000_123_456_789);
 
 /// More than any test has.
@@ -111,7 +111,7 @@ struct Site {
     settings: FileSettings,
     content: Content,
     now_ms: u64,
-    /// The next request is to be answered without patience.
+    /// Whether the next request is answered without patience.
     impatient: bool,
 }
 
@@ -156,7 +156,7 @@ fn default_site(files: &FileSettings) -> SiteSettings {
     SiteSettings { hosts: Vec::new(), access_log: None, files: files.clone() }
 }
 
-/// The service as the test at hand has it.
+/// The service with the table that the current test needs.
 fn content(sites: &[SiteSettings]) -> Content {
     let thread = std::thread::current();
     let is_of = |group: &str| thread.name().is_some_and(|name| name.contains(group));
@@ -177,14 +177,14 @@ fn content(sites: &[SiteSettings]) -> Content {
     Content::sharing(resolvers, files.for_worker(1, 1), sites, 8)
 }
 
-/// A reply under way, which has a file or memory pinned.
+/// A reply in progress, which has a file or memory pinned.
 struct Download {
     connection: Connection<Pin>,
     limits: Limits,
 }
 
 impl Download {
-    /// All that is to be sent, read as the driver would read it.
+    /// The next bytes to send, read as the driver would read them.
     fn take(&mut self, content: &Content, at_most: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         for segment in self.connection.output() {
@@ -243,7 +243,7 @@ impl Site {
         self.settings.root.join(name)
     }
 
-    /// Writes a file that was last modified long ago and has settled.
+    /// Writes a file with an old modification time that has settled.
     fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         self.write_dated(name, content, LONG_AGO);
     }
@@ -256,12 +256,12 @@ impl Site {
         file.set_modified(SystemTime::UNIX_EPOCH + modified).unwrap();
     }
 
-    /// Waits until nothing that was done so far could be repeated unnoticed within the file system's clock.
+    /// Waits until no earlier change could be repeated unnoticed within the file system's clock tick.
     fn settle() {
         std::thread::sleep(Duration::from_millis(50));
     }
 
-    /// Lets what is in the table go out of date.
+    /// Makes the table's entries expire.
     fn later(&mut self) {
         self.now_ms += 1001;
     }
@@ -276,20 +276,20 @@ impl Site {
         Download { connection, limits }
     }
 
-    /// Every other request as somebody answers it who must not wait, and finds nothing in memory; or who
-    /// waits for names alone.
+    /// Answers a request. Every other request is answered like by a worker that must not wait and finds
+    /// nothing in memory, or like by one that waits only for names.
     fn answer(&mut self, head: &Head<'_>) -> Plan<Pin> {
         self.ask(head).unwrap_or_else(|call| panic!("{call:?}"))
     }
 
-    /// The same, where an application may be called.
+    /// Like [`answer`](Self::answer), but an application may be called.
     fn ask(&mut self, head: &Head<'_>) -> Result<Plan<Pin>, Box<Call>> {
         let stamp = Stamp::new("", sys::clock::realtime_secs());
         self.impatient = !self.impatient;
         let patience = match self.content.table {
             _ if !self.impatient => Patience::Unlimited,
             Tables::Own(_) | Tables::Unkept(_) => Patience::None,
-            // A table that is shared is of workers, or readers, that wait for the disk themselves.
+            // A shared table belongs to workers, or readers, that wait for the disk themselves.
             Tables::Shared(_) => Patience::Names,
         };
         for site in 0..self.content.sites.len() {
@@ -359,14 +359,14 @@ impl Site {
         self.get(target).status
     }
 
-    /// Begins anew with other settings, as a reload does.
+    /// Starts again with other settings, as a reload does.
     fn reconfigure(&mut self, change: impl FnOnce(&mut FileSettings)) {
         change(&mut self.settings);
         self.content = content(&[default_site(&self.settings)]);
     }
 }
 
-/// Something that is not the same anywhere.
+/// Bytes that differ at every place.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 7 + i / 256) as u8).collect()
 }

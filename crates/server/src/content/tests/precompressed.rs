@@ -59,7 +59,7 @@ fn ranges_and_preconditions_are_of_the_coded_file() {
     assert_eq!(site.get_with("/a.html", &format!("If-None-Match: {etag}")).status, 200);
 }
 
-/// What is stored in a coding goes out so to every client, and is a file like any other.
+/// A file that is stored in a coding is sent that way to every client, and is a file like any other.
 #[test]
 fn files_that_are_stored_in_a_coding() {
     let mut site = Site::with(|settings| {
@@ -98,7 +98,7 @@ fn files_that_are_stored_in_a_coding() {
     );
 }
 
-/// Tools and archives that carry a time over keep as much of it as they know of.
+/// Tools and archives that copy a time keep only as much of it as they can represent.
 #[test]
 fn times_are_compared_as_exactly_as_both_are_known() {
     let fraction = |nanos| Duration::new(LONG_AGO.as_secs(), nanos);
@@ -118,7 +118,7 @@ fn times_are_compared_as_exactly_as_both_are_known() {
         site.write_dated("a.html.gz", "gzipped", sibling);
         let text = if is_current { "gzipped" } else { "plain" };
         assert_eq!(site.get_with("/a.html", "Accept-Encoding: gzip").text(), text, "{sibling:?}");
-        // The other way round the sibling is newer, or as new as can be told.
+        // With the times swapped, the sibling is newer, or as new as can be determined.
         let mut site = Site::new();
         site.write_dated("a.html", "plain", sibling);
         site.write("a.html.gz", "gzipped");
@@ -138,7 +138,7 @@ fn siblings_that_are_older_or_no_files_or_gone_do_not_count() {
     site.write_dated("a.html.gz", "newer gzip", LONG_AGO + Duration::from_secs(2));
     site.later();
     assert_eq!(site.get_with("/a.html", any).text(), "newer gzip");
-    // Between two looks the table is believed, and what it does not hold is looked for.
+    // Between two checks the table's entry is trusted, and a file that is not in the table is looked up.
     fs::remove_file(site.path("a.html.gz")).unwrap();
     let sibling = site.content.table.find(b"/a.html", Variant::new(0, Some(Coding::Gzip))).unwrap();
     site.content.table.forget(sibling);

@@ -1,4 +1,4 @@
-//! Validators and what they are asked.
+//! Validators, and conditions on them.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn what_the_client_has_is_not_sent_again() {
         "If-None-Match: *".to_owned(),
         format!("If-Modified-Since: {modified}"),
         "If-Modified-Since: Sat, 01 Jan 2022 00:00:00 GMT".to_owned(),
-        // The tag is the better witness.
+        // The tag takes precedence.
         format!("If-None-Match: {etag}\r\nIf-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT"),
         format!("If-None-Match: {etag}\r\nRange: bytes=0-1"),
     ] {
@@ -50,7 +50,7 @@ fn tags_tell_contents_apart() {
     let mut site = Site::new();
     let mut tags = Vec::new();
     let whole_second = Duration::from_secs(LONG_AGO.as_secs());
-    // Another size, another time, and the whole second that build tools give to files of any content.
+    // Another size, another time, and the whole second that build tools set for any content.
     for (content, modified) in [
         ("one", LONG_AGO),
         ("three", LONG_AGO),
@@ -83,7 +83,7 @@ fn replicas_agree_on_tags() {
 #[test]
 fn a_file_changed_this_moment_has_weak_validators() {
     let mut site = Site::new();
-    // Under load this may take longer than a tick once or twice.
+    // Under load this may occasionally take longer than a tick.
     let reply = (0..100).map(|_| {
         site.write("a", "content");
         site.later();
@@ -98,7 +98,7 @@ fn a_file_changed_this_moment_has_weak_validators() {
         ("content", Some("Fri, 14 Jul 2017 02:40:00 GMT"))
     );
     let weak = reply.etag().to_owned();
-    // It may be changed once more without a trace in its times.
+    // The file may change once more without a trace in its times.
     site.write("a", "CONTENT");
     Site::settle();
     site.now_ms += 50;

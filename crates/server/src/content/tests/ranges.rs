@@ -34,7 +34,7 @@ fn one_range_of_memory_and_of_a_file() {
         let reply = site.get_with(name, &past);
         assert_eq!(reply.status, 416);
         assert_eq!(reply.field("content-range"), Some(&*format!("bytes */{len}")));
-        // Only GET knows ranges.
+        // Ranges are defined for GET only.
         let reply = site.request("HEAD", name, "Range: bytes=0-0\r\n");
         assert_eq!((reply.status, reply.field("content-length")), (200, Some(&*len.to_string())));
     }
@@ -100,7 +100,7 @@ fn several_ranges_are_parts() {
         assert!(reply.body == expected);
         assert_eq!(reply.field("content-range"), None);
     }
-    // The bound of this site is 8.
+    // This site's bound is 8.
     let ranges = |n: usize| (0..n).map(|i| format!("{}-{}", 10 * i, 10 * i)).collect::<Vec<_>>().join(",");
     assert_eq!(site.get_with("/small.html", &format!("Range: bytes={}", ranges(8))).status, 206);
     assert_eq!(site.get_with("/small.html", &format!("Range: bytes={}", ranges(9))).status, 200);

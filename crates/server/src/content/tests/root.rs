@@ -1,8 +1,8 @@
-//! The root's name, which leads to another directory by and by.
+//! The root's name, which later leads to another directory.
 
 use super::*;
 
-/// Another directory under the name of the root, with these files; the one before stays elsewhere.
+/// Puts another directory with these files under the root's name. The old one remains elsewhere.
 fn switch(site: &Site, files: &[(&str, &str)]) -> PathBuf {
     let before = site.keep.path().join(format!("before-{}", site.now_ms));
     fs::rename(&site.settings.root, &before).unwrap();
@@ -44,7 +44,7 @@ fn whatever_was_known_below_the_old_root_is_out_of_date_below_the_new_one() {
     assert_eq!(site.get("/a").text(), "new");
 }
 
-/// However late within the validity of the root something was looked at, it is believed no longer than the
+/// A lookup may come late within the validity of the root. Its result is still trusted no longer than the
 /// root.
 #[test]
 fn no_entry_outlives_the_validity_of_the_root() {
@@ -80,7 +80,7 @@ fn the_old_root_is_kept_while_there_is_no_new_one() {
     assert_eq!(site.get("/a").text(), "new");
 }
 
-/// A directory that is made where another was removed often gets its number; but not while that one is open.
+/// A new directory often gets the inode number of a removed one, but not while the removed one is open.
 #[test]
 fn a_root_made_anew_is_another() {
     let mut site = site();
@@ -115,7 +115,7 @@ fn a_link_is_followed_with_every_request_where_nothing_is_believed() {
     }
 }
 
-/// A reply under way goes on with the file that it began with.
+/// A reply in progress continues with the file that it began with.
 #[test]
 fn a_download_outlives_the_root() {
     let mut site = site();

@@ -1,9 +1,9 @@
-//! Routes: what is done with some paths in place of sending their file.
+//! Routes: what the server does with some paths instead of sending their file.
 
 use super::*;
 use crate::config::{CommandLine, Source, Target};
 
-/// A site with a few files and these routes, as they stand in the file.
+/// A site with a few files and these routes, in the syntax of the configuration file.
 fn site(routes: &str) -> Site {
     let site = Site::new();
     for name in ["index.html", "a.txt", "old/a.txt", "app/real.txt", "secret/x.txt", "d/index.html"] {
@@ -67,7 +67,7 @@ fn nobody_is_sent_to_another_host_by_what_is_asked_for() {
     }
 }
 
-/// However it is written, a path has the same route.
+/// A path has the same route, however it is written.
 #[test]
 fn routes_see_the_path_that_opens_the_file() {
     let mut site = site("[[routes]]\npath = '/secret/**'\nstatus = 403\n");
@@ -88,7 +88,7 @@ fn routes_see_the_path_that_opens_the_file() {
     assert_eq!(site.status("/a.txt"), 200);
 }
 
-/// Error pages and fallbacks are the owner's to name. Who has been sent one can't ask for it.
+/// The owner names error pages and fallbacks. A client that was sent one still cannot request it.
 #[test]
 fn what_the_owner_names_is_sent_for_that_alone() {
     let mut site = site(
@@ -107,7 +107,7 @@ fn what_the_owner_names_is_sent_for_that_alone() {
         assert_eq!((site.status("/secret/x.txt"), site.status("/secret/")), (410, 410));
         assert_eq!(site.get_with("/secret/", "Accept: application/json").status, 410);
     }
-    // Their addresses may lead elsewhere, too.
+    // Their own paths may lead elsewhere, too.
     site.reconfigure(|settings| {
         settings.routes[0].status = None;
         settings.routes[0].redirect = Some(Target::read("/").unwrap());
@@ -128,7 +128,7 @@ fn a_fallback_is_sent_where_there_is_no_file() {
         ("/app/some/page?x", 200, "index.html"),
         ("/a.txt", 200, "a.txt"),
     ] {
-        // The second time from the table.
+        // The second time, the answer comes from the table.
         for _ in 0..2 {
             let reply = site.get(target);
             assert_eq!((reply.status, reply.text()), (status, body), "{target}");

@@ -1,9 +1,9 @@
-//! Sites with roots of their own, told by the host that is asked.
+//! Sites with separate roots, selected by the requested host.
 
 use super::*;
 use crate::config::{HostPattern, RouteRule};
 
-/// The default site, `a.example`, and all below `b.example`, in directories of these names.
+/// The default site, `a.example`, and everything below `b.example`, in directories of these names.
 fn sites(change: impl FnOnce(&mut [SiteSettings; 3])) -> Site {
     let mut site = Site::new();
     let host = |host: &str, below| HostPattern { host: host.into(), below };
@@ -35,7 +35,7 @@ fn each_host_has_files_of_its_own() {
         site.write(&format!("../{root}/x"), content);
         site.write(&format!("../{root}/only-{root}"), content);
     }
-    // Again from the table: one name there for each site.
+    // The second time from the table, which has one name for each site.
     for _ in 0..2 {
         for (host, expected) in [
             ("other", "default"),

@@ -38,7 +38,7 @@ fn beneath_the_root_they_are_followed() {
     assert_eq!(site.status("/directory"), 301);
 }
 
-/// Whatever name of the root they begin with, and whatever else is on the way.
+/// Links may begin with any name of the root, and have anything else on the way.
 #[test]
 fn absolute_ones_into_the_root_are_followed() {
     let mut site = site(Symlinks::Beneath);

@@ -1,4 +1,4 @@
-//! The client of a request while it is lent, and when it comes back, or not.
+//! The client of a request while its socket is passed to the application, and the return of the socket.
 
 use fastcgi::transport::Returned;
 use http1::{Limits, Tick};
@@ -8,40 +8,41 @@ use super::super::loan::{self, Lendable, Look};
 use super::super::{Gateway, Tools};
 use super::{Relay, Stage};
 
-/// What has come of a client for whom there will be no reply, or no more of it.
+/// What is left to be done for a client that will get no reply, or no more of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Afterwards {
-    /// It can be told so, if it has been sent nothing.
+    /// The client can be told so, if nothing has been sent to it.
     Answerable,
-    /// The same, but the connection is to end with that.
+    /// The client can be told so, but its connection must end with that.
     AnswerableOnce,
-    /// Somebody else has sent it so many bytes, or may still send some.
+    /// The application has sent this many bytes to the client, or may still send some.
     Spoilt(u64),
 }
 
 impl Relay {
-    /// Whether the client is lent: it is nobody's here.
+    /// Whether the client's socket is passed. Then nothing here may use it.
     pub fn is_lent(&self) -> bool {
         self.loan.is_some()
     }
 
-    /// Whether it is, or was.
+    /// Whether the client's socket is passed, or was.
     pub fn has_lent(&self) -> bool {
         self.has_lent
     }
 
-    /// Looks after the client that is lent, if it is. Says whether it takes the reply too slowly.
+    /// Checks on the client if its socket is passed. Returns whether the client takes the reply too
+    /// slowly.
     pub fn look_after_loan(&mut self, client: Lendable<'_>, limits: &Limits, now: Tick) -> bool {
         let Some(loan) = &mut self.loan else { return false };
         let look = loan.look(client, limits, now);
         if look == Look::Busy {
-            // The client keeps the server waiting, or the server is at work.
+            // The server waits for the client, or the server is at work.
             self.active = now;
         }
         look == Look::Slow
     }
 
-    /// The client comes back, as the server says.
+    /// Takes the socket back, with the server's report.
     pub(super) fn take_back(
         &mut self,
         gateway: &Gateway,
@@ -54,7 +55,7 @@ impl Relay {
         self.loan = None;
         self.terms.persistent &= may_go_on;
         if returned.sent == 0 {
-            // The server will see the reply.
+            // The application sends its reply to this server.
             return Ok(());
         }
         self.course.has_reply();
@@ -64,13 +65,13 @@ impl Relay {
         if returned.is_whole { Ok(()) } else { Err(Failure::Unfinished) }
     }
 
-    /// How the client was returned, with all of the reply, once the server has said all.
+    /// The application's report, if it has sent the whole reply and has ended the request.
     pub fn returned(&self) -> Option<Returned> {
         self.returned.filter(|returned| returned.is_whole && matches!(self.stage, Stage::Over))
     }
 
-    /// What can be done for the client after that failure. A server that has ended its connection is taken to
-    /// have ended, and the client, as far as it can be, is what it was then.
+    /// What can be done for the client after a failure. A server that has closed its connection is taken
+    /// to have ended. Then the client is restored, as far as possible, to what it was before.
     pub fn afterwards(
         &mut self,
         client: Option<Lendable<'_>>,

@@ -1,4 +1,4 @@
-//! For how long the server, the queue and the client may take.
+//! Deadlines for the server, the queue and the client.
 
 use std::io;
 
@@ -10,9 +10,9 @@ use super::super::link::Setup;
 use super::super::queues::now_us;
 use super::{Relay, Stage};
 
-/// How long a server may take to answer what it knows, if its pool does not allow less.
+/// How long a server may take to answer which transports it supports, if its pool does not allow less.
 const ANSWER_TICKS: u32 = 1000 / Tick::MS;
-/// How long one is not asked again that has not answered.
+/// How long a server that has not answered is not asked again.
 const SILENT_TICKS: u32 = 60_000 / Tick::MS;
 
 impl Relay {
@@ -33,7 +33,7 @@ impl Relay {
             Stage::Asking(link) if link.setup == Setup::Negotiating => {
                 Some(self.active.after(ANSWER_TICKS.min(self.patience.quiet)))
             }
-            // The client keeps the server waiting.
+            // The server waits for the client.
             Stage::Asking(_) if !self.wants_input() => None,
             Stage::Asking(_) => Some(self.active.after(self.patience.quiet)),
         };
@@ -44,21 +44,21 @@ impl Relay {
         self.patience.total.map(|ticks| self.asked_at.after(ticks))
     }
 
-    /// Judges the server's deadlines that have come by `now`.
+    /// Handles the server's deadlines that have passed by `now`.
     ///
     /// # Errors
     ///
-    /// It has taken too long.
+    /// The server has taken too long.
     pub fn expire(&mut self, gateway: &mut Gateway, now: Tick) -> Result<(), Failure> {
         let is_over = self.total_deadline().is_some_and(|total| total.reached(now));
         let is_overdue = self.server_deadline().is_some_and(|deadline| deadline.reached(now));
         if self.returned.is_some() && is_overdue {
-            // The client has all of its reply, if the server has not said so.
+            // The client has its whole reply, although the server has not said so.
             self.all_is_said(gateway);
             return Ok(());
         }
         if is_overdue && matches!(self.stage, Stage::Asking(_)) && self.has_whole_reply() {
-            // The same; it is ended with the next turn.
+            // Here the whole reply has come as well. The next turn ends it.
             self.is_overdue = true;
             return Ok(());
         }
@@ -76,7 +76,7 @@ impl Relay {
                 return Ok(());
             }
             Stage::Queued(_) => return Err(Failure::Late),
-            // Another try is due; or all of it takes too long.
+            // Another try is due, or the total time is up.
             Stage::Due(Some(until)) if until.reached(now) => return Ok(()),
             _ => return Err(Failure::TimedOut),
         };

@@ -1,6 +1,6 @@
-//! How a request comes to a server of its pool: over a connection that was kept, or to the next server that
-//! can be connected to, which is asked first which transports it knows; and what is done if that breaks
-//! before anything was said.
+//! Finding a server of the pool for a request. A kept connection is used, or the next server that can be
+//! connected to, which is first asked for its transports. If a connection breaks before anything was
+//! said, the request is sent again.
 
 use std::io;
 
@@ -19,13 +19,14 @@ use crate::config::Transport;
 
 /// `ETOOMANYREFS` of unix(7).
 const TOO_MANY_REFERENCES: i32 = 109;
-/// How long until a server is tried again whose queue is full.
+/// How long until a server whose queue is full is tried again.
 const PAUSE_TICKS: u32 = 10 / Tick::MS;
-/// How long it is believed that a server does not know what it was asked for: it may be another by then.
+/// How long to believe that a server does not support what it was asked for. Another server may have its
+/// address by then.
 const PLAIN_TICKS: u32 = 5000 / Tick::MS;
 
 impl Relay {
-    /// Takes a connection that has been kept, or finds a server and connects to it, or begins to.
+    /// Takes a kept connection, or finds a server and connects to it, or begins to.
     pub(super) fn connect(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<(), Failure> {
         let now = tools.now;
         if gateway.pools[self.pool].keep > 0
@@ -60,7 +61,7 @@ impl Relay {
         }
     }
 
-    /// Asks the server what it knows, or hears that. Says whether to come back at once.
+    /// Asks the server for its transports, or receives its answer. Returns whether to call again at once.
     pub(super) fn negotiate(
         &mut self,
         gateway: &mut Gateway,
@@ -86,13 +87,13 @@ impl Relay {
             self.ask(gateway, tools)?;
             return Ok(true);
         }
-        // One that has answered may have closed the connection with that, as PHP-FPM does.
+        // A server that has answered may have closed the connection after that, as PHP-FPM does.
         self.ask_plainly(gateway, tools.now, PLAIN_TICKS);
         Ok(true)
     }
 
-    /// The server does not know what it was asked for: it gets the request on another connection, and is not
-    /// asked again for so long.
+    /// The server does not support what it was asked for. It gets the request on another connection. It
+    /// is not asked again for `ticks`.
     pub(super) fn ask_plainly(&mut self, gateway: &mut Gateway, now: Tick, ticks: u32) {
         if let Stage::Asking(link) = &self.stage {
             gateway.pools[self.pool].is_plain(link.server, now.after(ticks));
@@ -102,7 +103,7 @@ impl Relay {
         self.stage = Stage::Due(None);
     }
 
-    /// The connection is up: begins the request.
+    /// Begins the request on a connection that is up.
     pub(super) fn ask(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<(), Failure> {
         let Stage::Asking(link) = &mut self.stage else { return Ok(()) };
         self.course.is_connected();
@@ -111,7 +112,7 @@ impl Relay {
         gateway.pools[self.pool].is_there(link.server);
         let transport = gateway.pools[self.pool].transport;
         if transport == Transport::SharedMemory && link.knows.shared_memory && link.area.is_none() {
-            // Without memory or descriptors it goes by the stream.
+            // Without memory or descriptors, the stream is used.
             if let Some(area) = gateway.open_area(self.pool) {
                 link.share(area);
             }
@@ -135,7 +136,7 @@ impl Relay {
         Ok(())
     }
 
-    /// A server can't be connected to: others may be.
+    /// Handles a server that cannot be connected to. Other servers may still be.
     pub(super) fn is_away(
         &mut self,
         gateway: &mut Gateway,
@@ -144,7 +145,8 @@ impl Relay {
         now: Tick,
     ) -> Result<(), Failure> {
         let pool = &mut gateway.pools[self.pool];
-        // The queue of a Unix socket is full, or there are no descriptors: nothing tells when that changes.
+        // The queue of a Unix socket is full, or there are no descriptors. No event reports when that
+        // changes.
         let is_busy = error.kind() == io::ErrorKind::WouldBlock || is_exhaustion(&error);
         if !is_busy {
             pool.is_away(server, now);
@@ -164,8 +166,9 @@ impl Relay {
         Ok(())
     }
 
-    /// Whether the request can be sent once more: the server has closed a connection that had been kept, as
-    /// it may at any time, and has said nothing. (Only requests that may be repeated are sent on those.)
+    /// Whether the request can be sent once more. That is so if the server has closed a kept connection,
+    /// as it may at any time, and has sent nothing. Only requests that may be repeated are sent on kept
+    /// connections.
     pub(super) fn may_repeat(&self, failure: &Failure, tools: &Tools<'_>) -> bool {
         let is_unheard = matches!(&self.stage, Stage::Asking(link) if link.is_reused && !link.has_heard);
         let may = is_unheard && !self.is_repeated && matches!(failure, Failure::Closed | Failure::Broken(_));
@@ -185,8 +188,8 @@ impl Relay {
         self.stage = Stage::Due(None);
     }
 
-    /// More descriptors are under way than the kernel allows (`ETOOMANYREFS`): none of the request is sent,
-    /// and it goes by the stream.
+    /// Sends the request again over the stream. More descriptors are in transit than the kernel allows
+    /// (`ETOOMANYREFS`), so none of the request was sent.
     #[cold]
     pub(super) fn pass_nothing(&mut self, gateway: &mut Gateway, now: Tick) {
         self.let_go(gateway);

@@ -1,5 +1,5 @@
-//! What comes of a reply in memory that is shared with the server, and what becomes of the connection whose
-//! memory the client is still emptying.
+//! A reply in memory shared with the server, and a connection whose memory still holds bytes for the
+//! client.
 
 use fastcgi::transport::Filled;
 use http1::Tick;
@@ -16,7 +16,7 @@ use super::{Relay, Stage};
 const HEAD_COPIED: usize = 4 << 10;
 
 impl Relay {
-    /// A part of the reply is in shared memory.
+    /// Takes a part of the reply that is in shared memory.
     pub(super) fn take_filled(
         &mut self,
         gateway: &mut Gateway,
@@ -31,7 +31,7 @@ impl Relay {
         }
         self.shared()?.take(filled)?;
         self.has_used = true;
-        // What is to be understood is copied first.
+        // Whatever must be parsed is copied first.
         while self.delivery.is_none() && self.named.is_none() && self.shared()?.next().is_some() {
             let mut copied = [0; HEAD_COPIED];
             let count = self.shared()?.copy_next(&mut copied).map_err(Failure::Area)?;
@@ -51,7 +51,8 @@ impl Relay {
         }
     }
 
-    /// Gives the client what waits in shared memory, as far as there is room, or all of it.
+    /// Supplies the client with the bytes that wait in shared memory, as far as there is room, or with
+    /// all of them.
     pub(super) fn take_from_area(
         &mut self,
         gateway: &mut Gateway,
@@ -69,8 +70,8 @@ impl Relay {
         Ok(())
     }
 
-    /// Keeps the server's connection for another request, if it may and can be kept. `behind` has come behind
-    /// the reply.
+    /// Keeps the server's connection for another request, if that is allowed and possible. `behind` has
+    /// come after the reply.
     pub(super) fn rest(&mut self, gateway: &mut Gateway, behind: &[u8], now: Tick) {
         let Stage::Asking(link) = &mut self.stage else { return };
         if gateway.may_keep(self.pool)
@@ -83,8 +84,8 @@ impl Relay {
         }
     }
 
-    /// Keeps the connection once all is sent that lies in its memory, or lets it go if the client takes its
-    /// time.
+    /// Keeps the connection once all bytes in its memory are sent. If the client is slow, gives the
+    /// connection up.
     pub(super) fn end_emptying(&mut self, gateway: &mut Gateway) {
         let Stage::Emptying(link) = &mut self.stage else { return };
         let left = self.delivery.as_ref().map_or(0, |delivery| delivery.reply().left_elsewhere());

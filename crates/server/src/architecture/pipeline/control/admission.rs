@@ -1,18 +1,24 @@
-//! At which rate new connections are admitted, by a target for the time that requests are in the stages: nine
-//! of ten replies are to be in time (Welsh and Culler 2003, whose controller this is but for its constants).
+//! Controls the rate at which new connections are admitted. The target is the time that requests spend in
+//! the stages: nine of ten replies should be in time. This is the controller of Welsh and Culler (2003),
+//! with other constants.
 //!
-//! Additive increase, multiplicative decrease. There is no bound until more than a tenth of the replies are
-//! late; then it is half of the rate at which connections came in. From there on it falls by an eighth where
-//! more than a tenth are late, and rises by a 64th of what it fell to where less than a twentieth are; in
-//! between it stays. What comes of a change is seen no sooner than replies may be late: so long are the times
-//! after which it is decided. After it fell there is time for those who had come in before to get out, and it
-//! does not fall again. It rises only if it has kept somebody waiting: a bound that nobody meets says
-//! nothing. And if nobody has met it for long there is none any more.
+//! Additive increase, multiplicative decrease:
+//!
+//! - There is no bound until more than a tenth of the replies are late. Then the bound is half of the rate
+//!   at which connections came in.
+//! - From then on the bound falls by an eighth if more than a tenth of the replies are late. It rises by a
+//!   64th of the rate it fell to if less than a twentieth are late. In between it stays.
+//! - The effect of a change shows only after the time at which a reply counts as late. So at least that
+//!   time passes between two decisions.
+//! - After a fall, the bound does not fall again until the connections already admitted have had time to
+//!   finish.
+//! - The bound rises only if it has made a client wait, because a bound that is never reached proves
+//!   nothing. If it has not been reached for a long time, it is dropped.
 
 /// What was seen since the last sample.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sample {
-    /// Nanoseconds that this is.
+    /// The length of that time in nanoseconds.
     pub(super) ns: u64,
     /// Connections accepted.
     pub(super) accepted: u64,
@@ -29,26 +35,27 @@ pub(super) struct Admission {
     target_ns: u64,
     /// Connections a second, if they are bounded.
     rate: Option<f64>,
-    /// What it rises by.
+    /// What the rate rises by.
     step: f64,
-    /// Since the last decision.
+    /// What was seen since the last decision.
     seen: Sample,
-    /// Nanoseconds until it may fall again, and since somebody was kept waiting.
+    /// Nanoseconds until the rate may fall again. `unheld_ns`: nanoseconds since a client was made to wait.
     cooling_ns: u64,
     unheld_ns: u64,
 }
 
-/// Nobody is kept out for good: the least rate. The most is one that nothing here comes near.
+/// The lowest rate, so that clients are never kept out for good. `MOST` is a rate that no server here comes
+/// near.
 const LEAST: f64 = 10.0;
 const MOST: f64 = 1e7;
-/// Replies that tell something, and nanoseconds after which fewer do.
+/// Enough replies for a decision. After `LONG_NS` nanoseconds fewer are enough.
 const ENOUGH: u64 = 32;
 const LONG_NS: u64 = 1_000_000_000;
 /// The shortest time between two decisions.
 const SHORT_NS: u64 = 100_000_000;
 /// The shortest time between two falls.
 const COOLING_NS: u64 = 200_000_000;
-/// As long as it may bound without doing so.
+/// A bound that has not made any client wait for this long is dropped.
 const FORGOTTEN_NS: u64 = 30_000_000_000;
 
 impl Admission {
@@ -63,7 +70,7 @@ impl Admission {
         self.rate
     }
 
-    /// Hears of a sample, and says what the rate is from here on.
+    /// Takes in a sample, and returns the new rate.
     pub(super) fn sampled(&mut self, sample: Sample) -> Option<f64> {
         self.cooling_ns = self.cooling_ns.saturating_sub(sample.ns);
         self.unheld_ns = if sample.has_held { 0 } else { self.unheld_ns.saturating_add(sample.ns) };

@@ -1,14 +1,20 @@
-//! How large batches are: the smallest that sustain the highest throughput (Welsh, Culler and Brewer 2001,
-//! section 3.4.2). Small ones are handed on sooner; large ones spare threads to take turns.
+//! Controls the batch size: the smallest that sustains the highest throughput (Welsh, Culler and Brewer
+//! 2001, section 3.4.2). Small batches are handed on sooner; large ones save switches between threads.
 //!
-//! Throughput is connections by CPU time here, as that is what batches save: by the clock it would follow the
-//! load. And it changes with what is asked for, so a size is not held against what was seen some time ago. A
-//! *trial* compares it with the largest, in slices by turns: largest, it, it, largest, in which what rises or
-//! falls steadily counts for both alike. Half the present size is tried; if it comes near enough to the
-//! largest it is the present one from there on. In between the present one is tried itself, and doubled if it
-//! has fallen behind, which is further than it may have been when it was chosen. A trial that changes nothing
-//! is followed by a rest that is twice as long as the last. And each time that a size which was chosen falls
-//! behind after all, as where sizes hardly differ, rests are longer from there on.
+//! Throughput means connections per CPU time here, because CPU time is what batches save. Connections per
+//! second would follow the load.
+//!
+//! Throughput also changes with what clients request, so a size is not compared with earlier measurements.
+//! A *trial* compares the size with the largest one, in alternating slices: largest, size, size, largest.
+//! In this order a steady rise or fall affects both alike.
+//!
+//! - A trial tests half the present size. If its throughput is near enough to that of the largest, it
+//!   becomes the present size.
+//! - Every other trial tests the present size itself. If that has fallen behind, it is doubled. The
+//!   threshold for falling behind is lower than the one for being chosen.
+//! - A trial that changes nothing is followed by a rest that is twice as long as the last.
+//! - A chosen size may fall behind after all, as where sizes hardly differ. Each time that happens, later
+//!   rests are longer.
 
 /// The state of the law.
 #[derive(Debug)]
@@ -19,17 +25,17 @@ pub(super) struct Batch {
     phase: Phase,
     /// Samples to rest after a trial that changes nothing.
     rest: u32,
-    /// Half the present size is tried next, not that itself.
+    /// The next trial tests half the present size, not the present size.
     tries_half: bool,
     /// The present size was chosen because it was smaller.
     was_halved: bool,
-    /// The least rest between trials of smaller sizes.
+    /// The shortest rest between trials of smaller sizes.
     caution: u32,
 }
 
 #[derive(Debug)]
 enum Phase {
-    /// For so many samples.
+    /// For this many samples.
     Rest(u32),
     Trial(Trial),
 }
@@ -39,24 +45,25 @@ enum Phase {
 struct Trial {
     size: u32,
     samples: u32,
-    /// Connections and nanoseconds with the largest, and with this one.
+    /// Connections and nanoseconds with the largest size. `of_size` has those with the tested size.
     of_most: (u64, u64),
     of_size: (u64, u64),
 }
 
-/// Samples of a slice, of which the first counts for nothing: what was begun before goes on in it.
+/// Samples of a slice. The first one does not count: work begun before the slice goes on in it.
 const SLICE: u32 = 4;
 /// Samples between trials, at first and at most.
 const REST: u32 = 20;
 const MOST_REST: u32 = 400;
-/// Connections in the slices of either size without which nothing follows.
+/// A trial gives no result with fewer connections than this in the slices of either size.
 const ENOUGH: u64 = 64;
-/// The part of the largest's throughput that a size must have to be chosen, and to be kept.
+/// The fraction of the largest size's throughput that a size needs to be chosen. It needs `KEPT` to be
+/// kept.
 const CHOSEN: f64 = 0.97;
 const KEPT: f64 = 0.94;
 
 impl Batch {
-    /// Up to the largest, which is the present one.
+    /// Starts with the largest size.
     pub(super) fn new(most: u32) -> Self {
         Self {
             most,
@@ -74,8 +81,8 @@ impl Batch {
         self.size
     }
 
-    /// Hears how many connections were worked on since the last sample, and how much CPU time that took. Says
-    /// how large batches are from here on: the present size, or during a trial the one that is tried.
+    /// Takes in the connections worked on since the last sample, and the CPU time that they took. Returns
+    /// the batch size from here on: the present size, or during a trial the one that is tested.
     pub(super) fn sampled(&mut self, connections: u64, cpu_ns: u64) -> u32 {
         match &mut self.phase {
             Phase::Rest(left) if *left > 0 => *left -= 1,
@@ -138,7 +145,7 @@ impl Trial {
         matches!(self.samples / SLICE, 0 | 3)
     }
 
-    /// The part of the largest's throughput, if both had enough to do.
+    /// The fraction of the largest size's throughput, if both sizes had enough connections.
     fn part(&self) -> Option<f64> {
         let ((most, most_ns), (size, size_ns)) = (self.of_most, self.of_size);
         let is_enough = most.min(size) >= ENOUGH && most_ns.min(size_ns) > 0;

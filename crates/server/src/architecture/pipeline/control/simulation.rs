@@ -1,5 +1,5 @@
-//! Stages on a simulated clock: what the laws meet, without the noise. Nothing is computed that could come
-//! out otherwise on another machine, so that traces can be compared to the letter.
+//! Stages on a simulated clock: what the control laws meet, without noise. The results are the same on
+//! every machine, so traces can be compared exactly.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -10,31 +10,32 @@ use super::admission::{self, Admission};
 use super::batch::Batch;
 use super::threads::{self, Threads, Times};
 
-/// Numbers that look drawn by lot, from a seed (Knuth's MMIX constants).
+/// Pseudo-random numbers from a seed (Knuth's MMIX constants).
 #[derive(Debug)]
 struct Lots(u64);
 
 impl Lots {
-    /// One of those.
+    /// A number from this range.
     fn draw(&mut self, (least, most): (u64, u64)) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         least + (self.0 >> 33) % (most - least + 1)
     }
 }
 
-/// A stretch of time in which replies take so long, all in steps of [`STEP_NS`], from and to.
+/// A period with one kind of load. Each pair is the shortest and longest time for a reply, in steps of
+/// [`STEP_NS`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub(super) name: &'static str,
     pub(super) ms: u64,
     pub(super) disk: (u64, u64),
     pub(super) cpu: (u64, u64),
-    /// What a client does before it asks again.
+    /// How long a client waits before its next request.
     pub(super) think: (u64, u64),
 }
 
 pub(super) const STEP_NS: u64 = 50_000;
-/// Steps between two looks, and that a thread has the CPU for.
+/// Steps between two samples. `QUANTUM`: steps for which a thread has the CPU.
 const LOOK: u64 = INTERVAL_NS / STEP_NS;
 const QUANTUM: u64 = 20;
 
@@ -45,7 +46,7 @@ pub(super) enum Number {
     Fixed(usize),
 }
 
-/// What came of half a second.
+/// The result of half a second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moment {
     pub(super) threads: usize,
@@ -55,7 +56,8 @@ pub(super) struct Moment {
 }
 
 /// One CPU, a disk that serves any number at a time, and a stage whose threads wait for both: first for the
-/// disk, then for the CPU. A hundred clients ask again when they have got and read their replies.
+/// disk, then for the CPU. A hundred clients send their next request when they have received and read their
+/// replies.
 #[derive(Debug)]
 pub(super) struct Writers {
     number: Number,
@@ -66,10 +68,11 @@ pub(super) struct Writers {
     /// Threads with a reply.
     busy: usize,
     on_disk: BinaryHeap<Reverse<u64>>,
-    /// What they have to do yet, those that want the CPU; the first has it.
+    /// What each thread that wants the CPU still has to do; the first has the CPU.
     runnable: VecDeque<u64>,
     turn: u64,
-    /// Since the last look: steps that threads ran, that they would have, and that they had nothing to do.
+    /// Since the last sample: steps that threads ran, that they waited for the CPU, and that they were
+    /// idle.
     ran: u64,
     delayed: u64,
     rested: u64,
@@ -97,7 +100,7 @@ impl Writers {
         }
     }
 
-    /// Goes through a stretch of time, half a second by half a second.
+    /// Simulates a period, half a second at a time.
     pub(super) fn run(&mut self, load: &Load) -> Vec<Moment> {
         (0..load.ms / 500).map(|_| self.half_a_second(load)).collect()
     }
@@ -176,8 +179,8 @@ impl Writers {
     }
 }
 
-/// What a connection costs in a batch of so many: its own part, and its part of what a batch costs, in
-/// nanoseconds; with so many parts of a thousand more or less.
+/// The cost of a connection in a batch of a given size. It is `each`, plus its part of `batch`, both in
+/// nanoseconds. `noise` is the random variation, in thousandths.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost {
     pub(super) name: &'static str,
@@ -187,7 +190,7 @@ pub(super) struct Cost {
     pub(super) noise: u64,
 }
 
-/// The size at the end of each second of a stretch of time in which one CPU has always more to do.
+/// The size at the end of each second of a period in which one CPU always has more to do.
 pub(super) fn batches(law: &mut Batch, size: &mut u32, cost: &Cost) -> Vec<u32> {
     let mut lots = Lots(2);
     let looks = cost.ms * 1_000_000 / INTERVAL_NS;
@@ -203,8 +206,8 @@ pub(super) fn batches(law: &mut Batch, size: &mut u32, cost: &Cost) -> Vec<u32> 
     sizes
 }
 
-/// A stretch of time in which so many connections come in a second, and each takes from and to so many
-/// microseconds of the one CPU.
+/// A period in which `rate` connections arrive each second. Each takes between the two `service_us` times
+/// of the one CPU, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
     pub(super) name: &'static str,
@@ -213,14 +216,14 @@ pub(super) struct Demand {
     pub(super) service_us: (u64, u64),
 }
 
-/// What came of half a second at a server with a door.
+/// The result of half a second at a server with admission control.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hour {
     /// Connections a second that are admitted, if they are bounded.
     pub(super) rate: Option<f64>,
     pub(super) outside: usize,
     pub(super) inside: usize,
-    /// How long each reply took that ended, in microseconds.
+    /// How long each completed reply took, in microseconds.
     pub(super) times_us: Vec<u64>,
 }
 
@@ -233,8 +236,8 @@ impl Hour {
     }
 }
 
-/// A server of one CPU, which serves one after the other, and those who wait to be accepted. A second of
-/// simulated time has a million steps.
+/// A server with one CPU, which serves one connection at a time, and the clients that wait to be accepted.
+/// Simulated time is counted in microseconds.
 #[derive(Debug)]
 pub(super) struct Door {
     law: Option<Admission>,
@@ -251,10 +254,10 @@ pub(super) struct Door {
 }
 
 impl Door {
-    /// More who wait to be accepted are turned away.
+    /// When this many clients wait to be accepted, further ones are refused.
     const BACKLOG: usize = 1024;
 
-    /// One with that target, or without a law.
+    /// A server with that target, or without a control law.
     pub(super) fn new(target_us: u64, has_law: bool) -> Self {
         Self {
             law: has_law.then(|| Admission::new(target_us * 1000)),

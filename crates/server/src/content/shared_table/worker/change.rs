@@ -1,4 +1,4 @@
-//! Putting entries into a shared table and taking them out of it, by one worker that holds the names alone.
+//! Inserts entries into a shared table and removes them, by one worker that holds the names exclusively.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl SharedTable {
     }
 
     pub(in crate::content) fn make_room(&mut self, body_bytes: u64) -> bool {
-        // What is served apart takes none.
+        // A file served apart takes no room.
         self.retired || self.alone(|this, writing| this.make_room_for_body(writing, body_bytes)).is_ok()
     }
 
@@ -56,7 +56,7 @@ impl SharedTable {
 
     pub(in crate::content) fn forget(&mut self, place: Place) {
         if is_apart(place) {
-            // Nobody will find it.
+            // No request will find it.
             return;
         }
         let forgotten = self.alone(|this, writing| {
@@ -65,13 +65,13 @@ impl SharedTable {
             Ok(this.files.free_if_last(place, writing)?)
         });
         if forgotten.is_err() {
-            // It will be found, but not believed.
+            // Requests will find it, but not trust it.
             self.trust(place, 0);
         }
     }
 
     pub(in crate::content) fn forget_outdated(&mut self, now_ms: u64) {
-        // If it is not done now, it is when they are asked for, or by second chance.
+        // If the lock cannot be had now, requests for these entries or second chance remove them later.
         let _ = self.alone(|this, writing| {
             let files = &this.files;
             for place in 0..files.used() {
@@ -84,8 +84,8 @@ impl SharedTable {
         });
     }
 
-    /// The worker is about to end, as all are who share the table: nothing is kept at hand for those that are
-    /// to come, and the memory of what no reply uses is given back.
+    /// Call this when the worker is about to end, as are all workers that share the table. Nothing is
+    /// kept for further clients, and the memory that no reply uses is returned to the kernel.
     pub(in crate::content) fn retire(&mut self) {
         self.retired = true;
         let given_back = self.alone(|this, writing| {
@@ -96,13 +96,13 @@ impl SharedTable {
             }
             Ok(files.give_back_blocks(writing))
         });
-        // If it is not done now, it is when the last has ended.
+        // If the lock cannot be had now, the memory is returned when the last worker has ended.
         if let Ok(Err(error)) = given_back {
             tracing::warn!("cannot give memory of open files back: {error}");
         }
     }
 
-    /// Takes the entry if it can be put in.
+    /// Inserts the entry, and takes it out of `entry` if that can succeed.
     fn insert_alone(
         &mut self,
         writing: &Writing,
@@ -140,8 +140,8 @@ impl SharedTable {
         Ok(place)
     }
 
-    /// Removes what has a name, which was found to be out of date, unless somebody uses it: then it stays
-    /// until there is something else under that name.
+    /// Removes the outdated entry of that name, unless a worker uses it. A used entry keeps its name
+    /// until another entry gets that name.
     fn give_up(&mut self, writing: &Writing, hash: u64, path: &[u8], variant: u32) -> Result<(), Garbage> {
         let Some(old) = self.files.search(hash, path, variant)? else { return Ok(()) };
         self.let_go_of(old);
@@ -152,7 +152,8 @@ impl SharedTable {
         Ok(())
     }
 
-    /// A slot for an entry, with its bytes in place, and not in use yet. What had the name loses it.
+    /// A slot for an entry, with its bytes written, and not in use yet. An entry that had the name loses
+    /// it.
     fn make_slot(
         &mut self,
         writing: &Writing,
@@ -184,7 +185,8 @@ impl SharedTable {
         slot.path_len.store(path.len() as u32, Ordering::Relaxed);
         slot.memory_len.store(memory.len() as u32, Ordering::Relaxed);
         slot.descriptor.store(0, Ordering::Relaxed);
-        // A first look counts as none: what is asked for once goes before what is asked for again.
+        // The first request does not count: an entry requested once is evicted before one requested
+        // again.
         slot.referenced.store(0, Ordering::Relaxed);
         self.files.heap.copy_in(block, path, memory);
         self.files.heap.mark(slot, true);
@@ -213,7 +215,8 @@ impl SharedTable {
         Ok(())
     }
 
-    /// Evicts an entry. `too_much`: more is said to be held than was ever let in, so that there may be none.
+    /// Evicts an entry. `too_much`: the totals exceed what was ever let in, so if no entry can be
+    /// evicted, they are garbage.
     fn evict_or_doubt(
         &mut self,
         writing: &Writing,
@@ -233,7 +236,8 @@ impl SharedTable {
     }
 }
 
-/// A descriptor that nobody else has, as the ledger counts on: the page of a listing may be in use already.
+/// A descriptor that no other code shares, as the ledger requires. The page of a listing may already be
+/// in use.
 fn of_ones_own(file: Arc<OwnedFd>) -> Result<Arc<OwnedFd>, Full> {
     if Arc::strong_count(&file) == 1 {
         return Ok(file);

@@ -74,6 +74,10 @@ pub(crate) fn check(drawn: serde_json::Value) -> [usize; 5] {
             assert!(x.abs() < NEAR && y.abs() < NEAR, "{}: a key's mark is at {x}, {y}", figure.title);
         }
         let last = figure.headings.last().expect("a heading").as_str();
+        // The first picture has no more rows than fit, and its table has all.
+        if last == "verdict" {
+            continue;
+        }
         let kind = match figure.headings[1].as_str() {
             _ if figure.headings[2..]
                 .iter()

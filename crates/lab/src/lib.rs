@@ -1,20 +1,23 @@
-//! The lab: runs what an experiment's file describes, compares, and reports.
+//! Library of the measuring lab: runs the experiment that a file describes, compares servers, and writes
+//! the report.
 //!
-//! It drives programs, `sluicelab load` among them, and links no server. Its rooms, each of which uses only
-//! those before it:
+//! It starts programs, `sluicelab load` among them, and links no server. Each of its modules uses only
+//! those listed before it:
 //!
 //! - [`programs`]: starts, watches and ends programs;
-//! - [`servers`]: how each kind of server is named, configured and started;
-//! - [`record`]: what is kept of measurements: outcomes, profiles, the journal;
-//! - [`description`]: what an experiment's file says, checked;
-//! - [`judging`]: what trials say: series, verdicts, and whether servers were in a steady state;
-//! - [`measuring`]: what is measured in which order, and one trial of it;
-//! - [`report`]: what a directory of results says: on a page, in files for other programs, on a terminal;
-//! - [`run`]: an experiment from its file to its directory of results;
-//! - [`tuning`]: experiments after each other, each of what was best in the one before;
-//! - [`papers`]: what papers have found, and what experiments say of it.
+//! - [`servers`]: names, configures and starts each kind of server;
+//! - [`record`]: the stored results: outcomes, profiles, the journal;
+//! - [`description`]: parses and checks an experiment's file;
+//! - [`judging`]: evaluates trials: series, verdicts, and whether servers were in a steady state;
+//! - [`measuring`]: plans what is measured in which order, and runs each trial;
+//! - [`report`]: presents a directory of results: as a page, in files for other programs, and on a
+//!   terminal;
+//! - [`run`]: takes an experiment from its file to its directory of results;
+//! - [`tuning`]: searches for good settings with a series of experiments, each with the best of the one
+//!   before;
+//! - [`papers`]: what papers have found, and what our experiments show about it.
 //!
-//! All rooms use [`statistics`], [`progress`] and [`table`].
+//! All modules use [`statistics`], [`progress`] and [`table`].
 
 pub mod description;
 pub mod judging;

@@ -1,9 +1,9 @@
-//! What somebody may have meant who typed a name that there is not.
+//! Suggests the name that a user may have meant by a misspelt one.
 
-/// ` (is it X?)` with the name that is nearest, if one is near.
+/// ` (is it X?)` with the nearest name, if one is near enough.
 pub(crate) fn meant<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let near = names.into_iter().map(|name| (strsim::damerau_levenshtein(word, name), name)).min();
-    // Of a short word all letters may be others: that is another word.
+    // In a short word that distance would replace every letter, which makes it another word.
     let near = near.filter(|(distance, _)| *distance <= 2 && *distance < word.len());
     near.map_or_else(String::new, |(_, name)| format!(" (is it {name}?)"))
 }

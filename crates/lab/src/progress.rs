@@ -1,4 +1,4 @@
-//! How far long work has come: a bar with the time that is left on a terminal, plain lines elsewhere.
+//! Shows the progress of long work: a bar with the remaining time on a terminal, plain lines elsewhere.
 
 use std::cell::Cell;
 use std::io::{Write as _, stderr};
@@ -6,32 +6,33 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How often a line is said of work that goes on, where there is no terminal.
+/// How often a line reports progress where there is no terminal.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Tells of long work on standard error: by a bar on a terminal, and by lines elsewhere.
+/// Shows progress on standard error: as a bar on a terminal, and as lines elsewhere.
 #[derive(Debug)]
 pub struct Display {
-    /// Nobody sees it where there is no terminal.
+    /// Hidden where there is no terminal.
     bar: ProgressBar,
-    /// When the last line was.
+    /// When the last line was printed.
     said: Instant,
 }
 
 impl Display {
-    /// Of so much work, if that is known. The template is [`indicatif`]'s.
+    /// For this total amount of work, if it is known. The template is in the syntax of [`indicatif`].
     pub fn new(all: Option<u64>, template: &str) -> Self {
         let bar = all.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         Self { bar: bar.with_style(style), said: Instant::now() }
     }
 
-    /// Whether there is something to show: on a bar always, as a line every few seconds.
+    /// Whether an update is due: a bar always takes one, lines only every few seconds.
     pub fn is_due(&self) -> bool {
         self.has_bar() || self.said.elapsed() >= EVERY
     }
 
-    /// So much is done: a bar moves and has the message, or the line is said.
+    /// Reports that this much is done. A bar moves and shows the message; without a bar, the line is
+    /// printed.
     pub fn show(&mut self, done: u64, message: String, line: &str) {
         self.said = Instant::now();
         if self.has_bar() {
@@ -42,17 +43,17 @@ impl Display {
         }
     }
 
-    /// A line, beside the bar if there is one.
+    /// Prints a line, above the bar if there is one.
     pub(crate) fn remark(&self, line: &str) {
         if self.has_bar() {
             self.bar.println(line);
         } else {
-            // Nobody may hear it.
+            // Standard error may be closed.
             drop(stderr().lock().write_all(format!("{line}\n").as_bytes()));
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }
@@ -62,33 +63,33 @@ impl Display {
     }
 }
 
-/// Who watches an experiment.
+/// The progress of an experiment.
 #[derive(Debug)]
 pub struct Progress {
     display: Display,
     /// When the first step that counts began, as far as is known.
     begun: Cell<Instant>,
-    /// Steps that were done before, or too fast to count.
+    /// Steps that were done before this run, or too fast to count.
     skipped: Cell<u64>,
 }
 
 impl Progress {
-    /// On standard error.
+    /// Shows progress on standard error.
     pub fn new() -> Self {
         let display = Display::new(Some(0), "{bar:24} {pos}/{len}, {prefix}  {msg}");
         Self { display, begun: Cell::new(Instant::now()), skipped: Cell::new(0) }
     }
 
-    /// How many steps are done, and how many there are as far as is known.
+    /// The number of steps done, and the total as far as it is known.
     pub fn counts(&self) -> (u64, u64) {
         let bar = &self.display.bar;
         (bar.position(), bar.length().unwrap_or(0))
     }
 
-    /// So many more steps are to come.
+    /// Adds this many steps to the total.
     pub(crate) fn expect(&self, steps: usize) {
         if self.counted() == 0 {
-            // What was prepared until now takes no time again.
+            // The preparation before this point does not recur, so it must not count in the estimate.
             self.begun.set(Instant::now());
         }
         self.display.bar.inc_length(steps as u64);
@@ -97,19 +98,19 @@ impl Progress {
         }
     }
 
-    /// What is done now.
+    /// Shows what is being done now.
     pub(crate) fn begin(&self, what: &str) {
         self.display.bar.set_prefix(self.left());
         self.display.bar.set_message(what.to_owned());
     }
 
-    /// So many steps were done before.
+    /// Counts this many steps as done before this run.
     pub(crate) fn skip(&self, steps: u64) {
         self.skipped.set(self.skipped.get() + steps);
         self.display.bar.inc(steps);
     }
 
-    /// So many steps are done, with this result.
+    /// Counts this many steps as done, with this result.
     pub(crate) fn step(&self, steps: u64, what: &str) {
         let bar = &self.display.bar;
         bar.inc(steps);
@@ -120,12 +121,12 @@ impl Progress {
         }
     }
 
-    /// A line beside the bar.
+    /// Prints a line above the bar.
     pub(crate) fn remark(&self, line: &str) {
         self.display.remark(line);
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn end(&self) {
         self.display.end();
     }

@@ -1,9 +1,9 @@
-//! An experiment from its file to its directory of results.
+//! Runs an experiment, from its file to its directory of results.
 //!
-//! The directory holds `experiment.toml` as it was given, `environment.json` (machine, versions, builds),
+//! The directory holds `experiment.toml` as given, `environment.json` (machine, versions, builds),
 //! `journal.jsonl` with every figure, `trials/` with each trial's configuration, logs and raw results, and
-//! `SHA256SUMS` over all of it. What is missing in the journal is measured; so an experiment that was
-//! interrupted, by whatever, goes on by being run again.
+//! `SHA256SUMS` over all of these. A run measures what is missing in the journal. So an interrupted
+//! experiment continues when it is run again, whatever interrupted it.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -48,12 +48,12 @@ use crate::servers::spec::Spec;
 
 pub use crate::measuring::network::may_isolate;
 
-/// Where it was.
+/// The file that describes where the experiment ran.
 pub const ENVIRONMENT: &str = "environment.json";
-/// Hashes of all other files.
+/// The file with hashes of all other files.
 const HASHES: &str = "SHA256SUMS";
 
-/// What is asked for can't be had here. Nothing was written.
+/// Why this machine cannot do what was requested. Nothing was written.
 #[derive(Debug)]
 pub struct Refused(String);
 
@@ -70,27 +70,26 @@ impl Refused {
         Self(format!("{error:#}"))
     }
 
-    /// For this reason.
+    /// Refuses for this reason.
     pub fn because(why: String) -> Self {
         Self(why)
     }
 }
 
-/// An experiment that can be run.
+/// An experiment that passed all checks and can run.
 #[derive(Debug)]
 pub struct Checked<'a> {
-    /// What is done.
+    /// What to run.
     pub experiment: Experiment,
     text: &'a str,
     directory: &'a Path,
     means: &'a Means,
 }
 
-/// Whether the experiment that `text` describes can be run with these means, in that directory. Nothing is
-/// written.
+/// Checks whether the experiment in `text` can run with these means, in that directory. Writes nothing.
 ///
 /// # Errors
-/// Why not.
+/// The reason why it cannot run.
 pub fn check<'a>(text: &'a str, directory: &'a Path, means: &'a Means) -> Result<Checked<'a>, Refused> {
     let experiment = Experiment::of_options(text).map_err(Refused)?;
     is_its(directory, EXPERIMENT, text).map_err(|error| Refused::new(&error))?;
@@ -141,31 +140,32 @@ fn possible(experiment: &Experiment, means: &Means) -> Result<()> {
     Ok(())
 }
 
-/// Servers that run already are on the loopback interface, and so are those beside them.
+/// Whether the experiment gets network namespaces. Servers that are already running are on the loopback
+/// interface, and so is every server compared with them.
 fn has_namespaces(experiment: &Experiment, means: &Means) -> bool {
     let is_started = |server: &&Spec| server.running().is_none();
     !means.loopback && experiment.servers().iter().all(is_started) && may_isolate()
 }
 
-/// What a server says against its settings, if it does and can be asked.
+/// A server's objection to its settings, if it has one and can be asked.
 ///
 /// # Errors
-/// It can't be asked although it should be.
+/// The server cannot be asked although it should be.
 pub(crate) fn objection(spec: &Spec, means: &Means) -> Result<Option<String>, Refused> {
     subject::objection(spec, &means.sluice, &means.server_cpus).map_err(|error| Refused::new(&error))
 }
 
-/// Runs what is missing of the experiment that `text` describes.
+/// Runs what is missing of the experiment in `text`.
 pub fn run(text: &str, directory: &Path, means: &Means, progress: &Progress) -> Result<()> {
     check(text, directory, means)?.run(progress)
 }
 
 impl Checked<'_> {
-    /// Whether servers take their settings, as far as they can be asked. What [`Checked::run`] does with one
-    /// that does not is to leave it out.
+    /// Checks whether servers accept their settings, as far as they can be asked. [`Checked::run`] leaves
+    /// out a server that does not.
     ///
     /// # Errors
-    /// What the first says that does not.
+    /// The objection of the first server that refuses its settings.
     pub fn ask_servers(&self) -> Result<(), Refused> {
         for spec in self.experiment.servers() {
             if let Some(why) = objection(spec, self.means)? {
@@ -175,11 +175,11 @@ impl Checked<'_> {
         Ok(())
     }
 
-    /// Runs what is missing of it.
+    /// Runs what is missing of the experiment.
     pub fn run(&self, progress: &Progress) -> Result<()> {
         let Self { experiment, means, .. } = self;
         keep(self.directory, EXPERIMENT, self.text)?;
-        // Servers look for their files elsewhere.
+        // Servers run in another directory, so the path has to be absolute.
         let directory = self.directory.canonicalize()?;
         let directory = directory.as_path();
         let has_namespaces = has_namespaces(experiment, means);
@@ -201,7 +201,7 @@ impl Checked<'_> {
             progress.remark(&others::told(percent));
         }
         journal.begin_session(&Session { command: means.command.clone(), machine, busy_percent })?;
-        // Connections of idle clients are held here.
+        // This process holds the connections of idle clients.
         sys::process::raise_descriptor_limit()?;
         let _janitor = Janitor::employ()?;
         let scratch = tempfile::Builder::new().prefix(&janitor::prefix(std::process::id())).tempdir()?;
@@ -219,7 +219,7 @@ impl Checked<'_> {
     }
 }
 
-/// Whether the file of that name in the directory says the same, if there is one.
+/// Checks that the directory's file of that name, if it exists, has the same content.
 fn is_its(directory: &Path, name: &str, text: &str) -> Result<()> {
     ensure!(directory.is_dir() || !directory.exists(), "{} is no directory", directory.display());
     let path = directory.join(name);
@@ -234,7 +234,7 @@ fn is_its(directory: &Path, name: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// A file of the directory that stays as it is.
+/// Writes a file of the directory, which must not change later.
 fn keep(directory: &Path, name: &str, text: &str) -> Result<()> {
     let path = directory.join(name);
     fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
@@ -247,7 +247,7 @@ fn environment(experiment: &Experiment, means: &Means, has_namespaces: bool) -> 
     let mut versions = BTreeMap::new();
     let mut add = |name: &str, program: &Path, words: &[String], version: Value| {
         builds.insert(name.to_owned(), build(program)?);
-        // Of a command that runs a script, what counts is the script; of libraries, too.
+        // If a command runs a script, the script has to be hashed, not only the interpreter; libraries too.
         for file in named(words) {
             builds.insert(format!("{name}: {}", file.display()), build(file)?);
         }
@@ -255,7 +255,7 @@ fn environment(experiment: &Experiment, means: &Means, has_namespaces: bool) -> 
         programs.push(program.to_owned());
         Ok::<_, anyhow::Error>(())
     };
-    // Of one that runs already nobody knows the program.
+    // The program of a server that is already running is unknown.
     let started = experiment.servers().into_iter().filter(|spec| spec.running().is_none());
     for spec in started {
         for spec in [Some(spec.clone()), servers::behind(spec)?].into_iter().flatten() {
@@ -278,7 +278,7 @@ fn environment(experiment: &Experiment, means: &Means, has_namespaces: bool) -> 
         "servers": versions,
         "settings": {
             "experiment": experiment,
-            // Figures of other builds don't belong into the same journal.
+            // Figures of other builds don't belong in the same journal.
             "builds": builds,
             "cpus": { "server": means.server_cpus, "clients": means.client_cpus },
             "network": if has_namespaces { "namespaces" } else { "loopback" },
@@ -287,18 +287,18 @@ fn environment(experiment: &Experiment, means: &Means, has_namespaces: bool) -> 
     Ok((machine, environment))
 }
 
-/// Files that words name, alone or behind an equals sign.
+/// Files that words name, either as the whole word or after an equals sign.
 fn named(words: &[String]) -> impl Iterator<Item = &Path> {
     words.iter().filter_map(|word| word.rsplit('=').next()).map(Path::new).filter(|path| path.is_file())
 }
 
-/// What tells one build of a program from another: a hash of its bytes.
+/// A hash of a program's bytes, which tells one build from another.
 fn build(path: &Path) -> Result<String> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(hex(&Sha256::digest(bytes))[..16].to_owned())
 }
 
-/// Refuses an experiment that takes root, before anything is measured.
+/// Refuses an experiment that requires root, before anything is measured.
 pub(crate) fn needs_no_namespaces(experiment: &Experiment) -> Result<()> {
     for point in &experiment.points {
         let Setting { memory, share, receive, .. } = &point.setting;
@@ -319,7 +319,7 @@ pub(crate) fn needs_no_namespaces(experiment: &Experiment) -> Result<()> {
     Ok(())
 }
 
-/// Hashes of all files, in the form of sha256sum(1).
+/// Writes hashes of all files, in the format of sha256sum(1).
 fn hash(directory: &Path) -> Result<()> {
     let mut files = files_below(directory)?;
     files.sort();
@@ -333,7 +333,7 @@ fn hash(directory: &Path) -> Result<()> {
     Ok(fs::write(directory.join(HASHES), lines)?)
 }
 
-/// All that trials are made with.
+/// Everything that trials need.
 struct Workshop<'a> {
     experiment: &'a Experiment,
     site: Site,
@@ -344,7 +344,7 @@ struct Workshop<'a> {
 /// One server at one point.
 #[derive(Clone, Copy)]
 struct Case<'a> {
-    /// The point's, from 1.
+    /// The point's number, from 1.
     number: usize,
     point: &'a PointSpec,
     spec: &'a Spec,
@@ -352,17 +352,17 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Whether the journal has what is told under `key`, or the server takes no part here.
+    /// Whether the journal has a result under `key`, or the server was left out here.
     fn is_settled(&self, journal: &Journal, key: &str) -> Result<bool> {
         Ok(journal.has(key) || Stages::left_out(journal, self.spec, &self.point.setting)?.is_some())
     }
 }
 
-/// How the run is loaded in which replies are compared with their files, and for how long.
+/// The load and duration of the run that compares replies with their files.
 const VERIFYING: (Load, Lengths) = (
     Load::Sessions(8),
     Lengths {
-        // Clients that think for seconds ask at the very beginning, and perhaps not again.
+        // Clients that think for seconds ask at the very beginning, and perhaps not again after that.
         warm_up: Duration::ZERO,
         measured: Duration::from_millis(1_600),
         timeout: Duration::from_secs(3),
@@ -389,7 +389,7 @@ impl Workshop<'_> {
         self.look_into(&files, journal, *system_calls, Purpose::Counting)
     }
 
-    /// Whether servers run with these settings.
+    /// Asks whether servers run with these settings.
     fn ask(&self, journal: &mut Journal) -> Result<()> {
         for point in &self.experiment.points {
             for spec in &point.servers {
@@ -405,7 +405,7 @@ impl Workshop<'_> {
         Ok(())
     }
 
-    /// Applications that have to be compiled; files and sessions of all points, in their order.
+    /// Compiles applications that need it, and makes files and sessions of all points, in their order.
     fn prepare(&self) -> Result<Vec<Prepared>> {
         for application in self.experiment.applications() {
             application.prepare(&self.site.scratch)?;
@@ -419,7 +419,7 @@ impl Workshop<'_> {
         self.experiment.points.iter().map(each).collect()
     }
 
-    /// Each server at each point.
+    /// All combinations of server and point.
     fn cases<'a>(&'a self, files: &'a [Prepared]) -> impl Iterator<Item = Case<'a>> {
         let points = (1..).zip(&self.experiment.points).zip(files);
         points.flat_map(|((number, point), files)| {
@@ -427,7 +427,8 @@ impl Workshop<'_> {
         })
     }
 
-    /// Whether each server's replies are their files, and it serves all sizes alike: a run of its own.
+    /// Checks in a separate run whether each server's replies are the same as their files, and whether it
+    /// serves all sizes equally.
     fn verify(&self, files: &[Prepared], journal: &mut Journal) -> Result<()> {
         let (load, lengths) = VERIFYING;
         for case in self.cases(files) {
@@ -436,13 +437,13 @@ impl Workshop<'_> {
                 continue;
             }
             self.progress.begin(&format!("comparing {}'s replies with their files", spec.name));
-            // From memory, with all of a CPU: it is not measured.
+            // Files come from memory and the server has a whole CPU, because this run is not measured.
             let (memory, disk, cold, share) = (None, None, false, None);
-            // Wrong bytes are never right, whatever paper is repeated.
+            // Wrong bytes are never right, whichever paper's rules apply.
             let (generator, rules) = (Tool::Sluicelab, Rules::H12);
             let usual = point.setting.clone();
             let setting = Setting { load, generator, memory, disk, cold, share, rules, lengths, ..usual };
-            // What an application says is in no file.
+            // No file has the replies of an application.
             let Setting { workload, application, .. } = &setting;
             let is_computed = application.is_some() || workload.asks_for_no_file() || workload.has_no_root();
             let purpose = if is_computed { Purpose::Measuring } else { Purpose::Verifying };
@@ -463,7 +464,7 @@ impl Workshop<'_> {
         Ok(())
     }
 
-    /// A server that has failures takes no part where it has them.
+    /// Leaves a server out of the points where it has failures.
     fn leave_out(&self, journal: &mut Journal, case: Case<'_>, failures: &[String]) -> Result<()> {
         let Case { spec, point, .. } = case;
         if !failures.is_empty() {
@@ -472,7 +473,7 @@ impl Workshop<'_> {
         journal.put(&Stages::verification_key(spec, &point.setting), &failures)
     }
 
-    /// How each server fares in a long run.
+    /// Runs each server for a long time, to see whether it is stationary.
     fn settle(&self, files: &[Prepared], journal: &mut Journal) -> Result<()> {
         if self.experiment.settling.is_zero() {
             return Ok(());
@@ -488,7 +489,7 @@ impl Workshop<'_> {
         Ok(())
     }
 
-    /// How a server fares in long runs, as many as it takes to tell; `None` if it fails in one.
+    /// Runs a server in long runs until it is clear whether it is stationary. `None` if one of them fails.
     fn watch(&self, journal: &mut Journal, case: Case<'_>) -> Result<Option<Settling>> {
         let (of_trials, measured) = (case.point.setting.lengths, self.experiment.settling);
         let lengths = Lengths { warm_up: Duration::ZERO, measured, slices: 1, ..of_trials };
@@ -507,8 +508,8 @@ impl Workshop<'_> {
         Ok(Some(settling))
     }
 
-    /// Where each server's CPU time goes at each point, or how many system calls it makes: a run of its own,
-    /// after all that is measured.
+    /// Samples where each server's CPU time goes at each point, or counts its system calls. This is a
+    /// separate run after all measurements.
     fn look_into(
         &self,
         files: &[Prepared],
@@ -523,7 +524,7 @@ impl Workshop<'_> {
             let Case { number, point, spec, .. } = case;
             let load = match Stages(self.experiment).load(point, journal)? {
                 None => continue,
-                // The rate is another in each trial.
+                // The searched rate differs between trials.
                 Some(Load::Most(_)) => self.experiment.saturating,
                 Some(load) => load,
             };
@@ -548,7 +549,7 @@ impl Workshop<'_> {
         Ok(())
     }
 
-    /// A run of one server by itself.
+    /// Runs one server alone.
     fn alone(&self, name: &str, case: Case<'_>, setting: &Setting, purpose: Purpose) -> Result<Outcome> {
         let Case { spec, files, .. } = case;
         let directory = self.directory.join(TRIALS).join(format!("{name}-{}", spec.plain_name()));
@@ -560,7 +561,7 @@ impl Workshop<'_> {
 
     fn measure(&self, plan: &Plan, files: &[Prepared], journal: &mut Journal) -> Result<()> {
         let stages = Stages(self.experiment);
-        // What multiples mean is known before the points are measured that have them.
+        // Multiples need a meaning before the points that use them are measured.
         let mut loads = BTreeMap::new();
         for point in &plan.points {
             loads.insert(point.name.clone(), stages.load(point, journal)?);

@@ -1,4 +1,5 @@
-//! Order statistics of a handful of rounds: what the tables print instead of means.
+//! Order statistics and tests for a small number of rounds. Tables print medians with intervals instead of
+//! means.
 
 use std::fmt;
 
@@ -7,7 +8,7 @@ use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
 
-/// The middle of some values, and how far they spread.
+/// The median of some values, and their quartiles.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "named for what they are")]
 pub struct Spread {
@@ -33,7 +34,7 @@ impl Spread {
     }
 }
 
-/// The middle of some values; `None` when there are none.
+/// The median of some values; `None` when there are none.
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Spread::of(values).map(|spread| spread.median)
 }
@@ -50,7 +51,7 @@ impl fmt::Display for Spread {
     }
 }
 
-/// Linear interpolation between the two nearest of the sorted values.
+/// The quantile of sorted values, by linear interpolation between the two nearest.
 pub fn quantile(sorted: &[f64], fraction: f64) -> f64 {
     let position = fraction * (sorted.len() - 1) as f64;
     let below = sorted[position.floor() as usize];
@@ -58,19 +59,19 @@ pub fn quantile(sorted: &[f64], fraction: f64) -> f64 {
     below + (above - below) * position.fract()
 }
 
-/// By how much one thing is more than another, measured in pairs: the median of the ratios, and the interval
-/// that holds what it would be after very many pairs.
+/// How many times as large one value is as another, measured in pairs: the median of the ratios, and a
+/// confidence interval for it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ratio {
     /// Half of the ratios are below it.
     pub median: f64,
-    /// `None` where there are too few pairs for one, see [`ranks`].
+    /// `None` where there are too few pairs, see [`ranks`].
     pub interval: Option<Interval>,
-    /// How many there were.
+    /// The number of pairs.
     pub pairs: usize,
 }
 
-/// Where a median is with at least 95% certainty, whatever values are distributed like.
+/// An interval that holds the median with at least 95% certainty, whatever the distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "named for what they are")]
 pub struct Interval {
@@ -79,7 +80,7 @@ pub struct Interval {
 }
 
 impl Ratio {
-    /// Of the quotient of each pair; `None` without any, and where one is not finite.
+    /// The median ratio of these quotients. `None` if there are none, or if one is not finite.
     pub fn of(quotients: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = quotients.into_iter().collect();
         if sorted.is_empty() || sorted.iter().any(|value| !value.is_finite()) {
@@ -101,7 +102,7 @@ impl Ratio {
         self.interval.is_some_and(|interval| interval.lower > 1.0 + margin)
     }
 
-    /// Whether it is either.
+    /// Whether the whole interval is below or above 1 by more than `margin`.
     pub fn is_off(&self, margin: f64) -> bool {
         self.is_below_one(margin) || self.is_above_one(margin)
     }
@@ -119,19 +120,19 @@ impl fmt::Display for Ratio {
     }
 }
 
-/// Rounds from which on a median has an interval.
+/// The fewest rounds with which a median has an interval.
 pub const FEWEST_ROUNDS: u32 = 6;
 
-/// Of so many values in order, the ranks (from 1) between which the median of what they are drawn from lies
-/// with a probability of at least 95%, as near to each other as can be. `None` for fewer than
-/// [`FEWEST_ROUNDS`], which never say that much.
+/// The ranks (from 1) of the sorted values between which the true median lies with at least 95%
+/// probability, as close together as possible. `None` for fewer than [`FEWEST_ROUNDS`] values, which never
+/// reach 95%.
 pub fn ranks(count: usize) -> Option<(usize, usize)> {
     let low = (1..=count / 2).take_while(|low| coverage(count, *low) >= 0.95).last()?;
     Some((low, count + 1 - low))
 }
 
-/// The probability that the median lies between the value of rank `low` and its counterpart from above. Each
-/// value is below the median or not as a coin falls.
+/// The probability that the median lies between the value of rank `low` and its counterpart from above.
+/// Each value is below the median with probability one half.
 pub fn coverage(count: usize, low: usize) -> f64 {
     let mut ways = 1.0;
     let mut outside = 0.0;
@@ -142,33 +143,33 @@ pub fn coverage(count: usize, low: usize) -> f64 {
     1.0 - 2.0 * outside / 2f64.powi(count as i32)
 }
 
-/// How likely ratios as far beyond `margin` would be on either side, if the ratio were within it. With fewer
-/// than two pairs, or where one is not finite and positive: 1.
+/// The p-value: the probability of ratios this far beyond `margin` on either side, if the true ratio were
+/// within it. It is 1 with fewer than two pairs, or if a ratio is not finite and positive.
 pub fn chance(ratios: &[f64], margin: f64) -> f64 {
     chance_outside(ratios, 1.0 - margin, 1.0 + margin)
 }
 
-/// How likely ratios as far outside a range would be on either side, if the ratio were inside or at its
+/// The p-value of ratios this far outside a range on either side, if the true ratio were inside or at the
 /// nearer end.
 pub fn chance_outside(ratios: &[f64], least: f64, most: f64) -> f64 {
     (2.0 * one_sided(ratios, |mean| (mean - most.ln()).max(least.ln() - mean))).min(1.0)
 }
 
-/// How likely ratios as far inside a range would be, if the ratio were outside or at its nearer end: the less
-/// certain of two one-sided t-tests (Schuirmann 1987), each of which is as sure as it says.
+/// The p-value of ratios this far inside a range, if the true ratio were outside or at the nearer end. It
+/// is the larger of two one-sided t-tests (Schuirmann 1987), each at its full level.
 pub fn chance_inside(ratios: &[f64], least: f64, most: f64) -> f64 {
     one_sided(ratios, |mean| (most.ln() - mean).min(mean - least.ln()))
 }
 
-/// Student's t-test of the ratios' logarithms, a pair each, by how far their mean is on the side that it
-/// tests. Unlike a count of signs it can be as sure as it likes after few pairs, if these agree well.
+/// Student's t-test of the ratios' logarithms, one for each pair, by the distance of their mean on the
+/// tested side. Unlike a sign test, it can be very certain after a few pairs, if these agree well.
 fn one_sided(ratios: &[f64], distance: impl Fn(f64) -> f64) -> f64 {
     let logarithms: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
     let (count, mean) = (logarithms.len() as f64, mean(&logarithms));
     let distance = distance(mean);
     let squares: f64 = logarithms.iter().map(|one| (one - mean).powi(2)).sum();
     let error = (squares / (count - 1.0) / count).sqrt();
-    // Not a number where there are too few, or where one is none.
+    // The result is NaN with too few values, or if one is NaN.
     let Ok(student) = StudentsT::new(0.0, 1.0, count - 1.0) else { return 1.0 };
     if distance.is_nan() || error.is_nan() || distance <= 0.0 {
         return 1.0;
@@ -180,8 +181,9 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Which of several tests hold together, so that chance makes one of all wrong in `level` of cases at most
-/// (Holm 1979): the least may be `level` divided by their number, the next by one less, until one is not.
+/// Holm's correction (Holm 1979): which of several tests are significant, so that chance makes any of them
+/// wrong in at most `level` of cases. The smallest p-value may be `level` divided by their number, the next
+/// `level` divided by one less, until one is too large.
 pub fn holm(chances: &[f64], level: f64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..chances.len()).collect();
     order.sort_by(|a, b| chances[*a].total_cmp(&chances[*b]));
@@ -195,16 +197,16 @@ pub fn holm(chances: &[f64], level: f64) -> Vec<bool> {
     holds
 }
 
-/// Where the median ratio is with 95% certainty, by drawing rounds again, and slices again within each (a
-/// bootstrap of two levels, Kalibera and Jones 2013). Each round has the slices of the one and those of the
-/// other. `None` with fewer than [`ROUNDS_OF_BOOTSTRAP`] rounds.
+/// A 95% interval of the median ratio by a bootstrap of two levels (Kalibera and Jones 2013): draws rounds
+/// again, and slices again within each round. Each round has the slices of both servers. `None` with fewer
+/// than [`ROUNDS_OF_BOOTSTRAP`] rounds.
 pub fn bootstrap(rounds: &[(Vec<f64>, Vec<f64>)]) -> Option<Interval> {
     if rounds.len() < ROUNDS_OF_BOOTSTRAP
         || rounds.iter().any(|(one, other)| one.is_empty() || other.is_empty())
     {
         return None;
     }
-    // The same rounds always say the same.
+    // A fixed seed, so that the same rounds always give the same result.
     let mut random = Pcg64Mcg::seed_from_u64(1);
     let mut medians = Vec::with_capacity(DRAWS);
     for _ in 0..DRAWS {
@@ -222,10 +224,10 @@ pub fn bootstrap(rounds: &[(Vec<f64>, Vec<f64>)]) -> Option<Interval> {
     Some(Interval { lower: quantile(&medians, 0.025), upper: quantile(&medians, 0.975) })
 }
 
-/// Rounds from which on there is a [`bootstrap`]: with fewer its intervals are too narrow.
+/// The fewest rounds for a [`bootstrap`]: with fewer its intervals are too narrow.
 pub const ROUNDS_OF_BOOTSTRAP: usize = 10;
 
-/// How often rounds are drawn again.
+/// How many times rounds are drawn again.
 const DRAWS: usize = 2_000;
 
 /// One of two states that figures jump between.
@@ -237,10 +239,10 @@ pub struct State {
     pub count: usize,
 }
 
-/// The lower and the upper state, if `values` are in two rather than around one middle. The cut between them
-/// is where it leaves least variance, with a fifth of the values or more on each side. They are two states if
-/// less than [`LEFT_BY_TWO_STATES`] is left, and if the means are a tenth apart. `None` for fewer than
-/// [`VALUES_OF_STATES`], which chance cuts well too often.
+/// The lower and the upper state, if `values` are in two states rather than around one middle. The cut is
+/// where it leaves the least variance, with at least a fifth of the values on each side. Values are in two
+/// states if less than [`LEFT_BY_TWO_STATES`] of the variance is left, and if the means are a tenth apart.
+/// `None` for fewer than [`VALUES_OF_STATES`], which chance cuts well too often.
 pub fn two_states(values: &[f64]) -> Option<[State; 2]> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -261,15 +263,15 @@ pub fn two_states(values: &[f64]) -> Option<[State; 2]> {
     are_apart.then_some(states)
 }
 
-/// Values from which on they may be in [`two_states`].
+/// The fewest values that can show [`two_states`].
 pub const VALUES_OF_STATES: usize = 20;
 
-/// The part of the variance that two states leave at most. A normal distribution leaves more in 999 of 1,000
-/// samples of 24 values, a uniform one in 19 of 20.
+/// The largest part of the variance that two states may leave. A normal distribution leaves more in 999 of
+/// 1,000 samples of 24 values, a uniform one in 19 of 20.
 const LEFT_BY_TWO_STATES: f64 = 0.15;
 
 /// The straight line through `points` by least squares: (intercept, slope). `None` with fewer than two
-/// different abscissae.
+/// different x values.
 pub fn line_through(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     let count = points.len() as f64;
     let mean_x = points.iter().map(|point| point.0).sum::<f64>() / count;
@@ -282,7 +284,7 @@ pub fn line_through(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     })
 }
 
-/// How often chance may make one verdict of all wrong, if there is nothing to find.
+/// How often chance may make any verdict wrong, if there are no differences.
 pub(crate) const LEVEL: f64 = 0.05;
 
 #[cfg(test)]
@@ -316,7 +318,7 @@ mod tests {
         let ratio = Ratio::of((1..=9).map(|one| f64::from(one) / 10.0)).unwrap();
         assert_eq!(format!("{ratio:.1}"), "0.5 (0.2 to 0.8)");
         assert!(ratio.is_below_one(0.02));
-        // One round in which everything was different moves neither.
+        // A single outlier changes neither.
         let odd = Ratio::of((1..=9).map(|one| if one == 9 { 1e5 } else { f64::from(one) / 10.0 })).unwrap();
         assert_eq!(odd, ratio);
     }
@@ -363,7 +365,7 @@ mod tests {
         ] {
             assert!((found - expected).abs() < 1e-5 * expected, "{found}, not {expected}");
         }
-        // A table has 2.015 for 5% beyond on one side.
+        // The value for a one-sided 5% in a table is 2.015.
         let student = StudentsT::new(0.0, 1.0, 5.0).unwrap();
         assert!((student.sf(2.015_048) - 0.05).abs() < 1e-7);
     }
@@ -408,7 +410,7 @@ mod tests {
         assert!(found >= 150, "{found} of 200 that are around two");
         let [lower, upper] = two_states(&[vec![27.0; 15], vec![37.0; 5]].concat()).unwrap();
         assert_eq!((lower.count, upper.count, lower.mean.round(), upper.mean.round()), (15, 5, 27.0, 37.0));
-        // One that is out of line is none, nor are two that hardly differ, nor a few values.
+        // A single outlier is no state, nor are two middles that hardly differ, nor a few values.
         assert_eq!(two_states(&[vec![27.0; 39], vec![90.0]].concat()), None);
         assert_eq!(two_states(&[vec![27.0; 20], vec![28.0; 20]].concat()), None);
         assert_eq!(two_states(&[vec![27.0; 9], vec![37.0; 9]].concat()), None);

@@ -1,4 +1,4 @@
-//! Tables in Markdown.
+//! Writes tables in Markdown.
 
 /// A table whose first column is text and whose others are aligned to the right; each row has a cell for each
 /// heading.
@@ -10,7 +10,7 @@ pub fn markdown(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) 
     line(&headings) + &rule + &rows
 }
 
-/// A column: its heading, and what it says of a row.
+/// A column: its heading, and its cell for a row.
 pub type Column<'a, Row> = (&'a str, &'a dyn Fn(&Row) -> String);
 
 /// A table with these columns.

@@ -1,4 +1,4 @@
-//! What tests of several modules make up.
+//! Test data that tests of several modules share.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,17 +19,17 @@ use crate::measuring::sight::{Held, Sight};
 use crate::record::journal::Journal;
 use crate::record::outcome::{Looks, Outcome};
 
-/// A valid outcome of which nothing is known but the rate of replies.
+/// A valid outcome in which only the rate of replies is known.
 pub(crate) fn outcome(replies_per_s: f64) -> Outcome {
     outcome_but(replies_per_s, &[])
 }
 
-/// One that the generator may have reasons against.
+/// An outcome against which the generator may have reasons.
 pub(crate) fn outcome_but(replies_per_s: f64, reasons: &[&str]) -> Outcome {
     outcome_of_looks(replies_per_s, reasons, 1.0)
 }
 
-/// Counters at a moment at which so many connections were accepted.
+/// Counters at a moment, after so many accepted connections.
 pub(crate) fn sight(at: Instant, accepts: u64) -> Sight {
     let mut status = Snapshot { schema: status::SCHEMA, time_unix_ms: accepts * 10, ..Snapshot::default() };
     status.total.accepts = accepts;
@@ -55,7 +55,7 @@ pub(crate) fn sight(at: Instant, accepts: u64) -> Sight {
     }
 }
 
-/// What a generator says.
+/// Results as a generator reports them.
 pub(crate) fn results(replies_per_s: f64, reasons: &[&str]) -> Results {
     let all_take = |ms| Distribution {
         mean: ms,
@@ -117,7 +117,7 @@ pub(crate) fn results(replies_per_s: f64, reasons: &[&str]) -> Results {
     }
 }
 
-/// One of two seconds, where the looks were off.
+/// An outcome of two seconds, whose counters were read that far from the window's edges.
 pub(crate) fn outcome_of_looks(replies_per_s: f64, reasons: &[&str], off_ms: f64) -> Outcome {
     let begun = Instant::now();
     let results = results(replies_per_s, reasons);
@@ -127,7 +127,7 @@ pub(crate) fn outcome_of_looks(replies_per_s: f64, reasons: &[&str], off_ms: f64
     figures::of(&watched, None, Rules::H12).unwrap()
 }
 
-/// These rounds, with reasons against the last one.
+/// The same rounds, with reasons against the last one.
 pub(crate) fn in_doubt(mut series: Series) -> Series {
     let reasons = |mut outcome: Outcome| {
         outcome.invalid = vec!["late".to_owned()];
@@ -138,17 +138,17 @@ pub(crate) fn in_doubt(mut series: Series) -> Series {
     series
 }
 
-/// A server that was measured alone.
+/// The series of a server that was measured alone.
 pub(crate) fn in_rounds(name: &str, rounds: Vec<Option<Taken>>) -> Series {
     Series { server: format!("{name} = nginx").parse().unwrap(), rounds, beside: None }
 }
 
-/// What a server answers in each round.
+/// The series of a server that answers so many replies in each round.
 pub(crate) fn series(name: &str, replies: &[f64]) -> Series {
     in_rounds(name, replies.iter().map(|replies| Taken::of(vec![outcome(*replies)])).collect())
 }
 
-/// A new journal in a file that nobody needs any more.
+/// A new journal in a temporary file.
 pub(crate) fn journal() -> Journal {
     let directory = tempfile::tempdir().unwrap();
     Journal::open(&directory.path().join("journal"), &json!({})).unwrap()

@@ -1,6 +1,6 @@
-//! Lists in which everything is once.
+//! Removes duplicates from lists.
 
-/// Each once, in the order in which they first come. For few: each is compared with all before it.
+/// Each value once, in order of first appearance. For short lists: compares each value with all before it.
 pub(crate) fn unique<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut found = Vec::new();
     for one in all {

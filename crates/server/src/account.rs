@@ -1,25 +1,26 @@
-//! Who is charged together: the clients of a network. Neither a pool's queue nor a worker's leftover work
-//! gives one network more because it asks more often, or with more connections.
+//! Clients that are charged together: those of one network. A network gets no larger part of a pool's queue
+//! or of a worker's leftover work by sending more requests or opening more connections.
 
 use std::net::IpAddr;
 
 use sys::socket::PeerAddress;
 
 /// A network of clients, as a number from 0 to [`Account::ALL`] - 1. Different networks may have the same
-/// one; they share then.
+/// number; they share its part then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account(u16);
 
 impl Account {
-    /// How many there are.
+    /// How many numbers there are.
     pub const ALL: usize = 1 << Self::BITS;
 
-    /// Of no client.
+    /// The account of no client.
     pub const NOBODY: Self = Self(0);
 
     const BITS: u32 = 12;
 
-    /// Whose a client is: a /24 of IPv4, a /56 of IPv6 (what one site is given, RFC 6177), or this machine.
+    /// A client's account: its /24 of IPv4, its /56 of IPv6 (the usual allocation for one site, RFC 6177),
+    /// or this machine.
     pub fn of(client: &PeerAddress) -> Self {
         let prefix = match client {
             PeerAddress::Unix => 0,
@@ -32,7 +33,7 @@ impl Account {
         Self((prefix.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - Self::BITS)) as u16)
     }
 
-    /// The one of that number. Of larger numbers the low bits count.
+    /// The account of that number. Of larger numbers only the low bits count.
     pub const fn from_number(number: u32) -> Self {
         Self((number as usize % Self::ALL) as u16)
     }
@@ -58,7 +59,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Arrays of that many are looked up by it.
+        /// Accounts index arrays of [`Account::ALL`] entries.
         #[test]
         fn every_client_has_one(bits: u128, port: u16) {
             let v4 = std::net::Ipv4Addr::from_bits(bits as u32);

@@ -1,9 +1,9 @@
-//! How the descriptors that there may be (`RLIMIT_NOFILE`, getrlimit(2)) are shared out between connections
-//! and files that are kept open.
+//! Divides the available descriptors (`RLIMIT_NOFILE`, getrlimit(2)) between connections and files that are
+//! kept open.
 //!
-//! Some are set aside for everything else. Of the rest each side has half, and what the other does not ask
-//! for: files that were asked for once never take what clients need, and there is an open file for each
-//! client that could want one of its own.
+//! Some are reserved for everything else. Of the rest, each side has half, and whatever the other side does
+//! not need. So files that are kept open never take what clients need. And each client that wants its own
+//! open file can have one.
 
 use std::borrow::Cow;
 use std::io;
@@ -16,68 +16,68 @@ use crate::config::{FileSettings, PoolRule, Role, Settings, Transport};
 /// What a worker and its table of open files may have open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allotment {
-    /// Connections of one worker, at least 1. They are one at a time where each has a worker.
+    /// Connections of one worker, at least 1. It is 1 if a worker serves one connection at a time.
     pub connections: u32,
-    /// Files that one table of open files keeps open, at least 1; where none is kept, those that replies
-    /// send at a time.
+    /// Files that one table of open files keeps open, at least 1. If no files are kept open: those that
+    /// replies send at a time.
     pub open_files: u32,
 }
 
-/// What comes of the limit, for people.
+/// The consequences of the limit, as text for people.
 #[derive(Debug)]
 pub struct Room {
-    /// How it is shared out.
+    /// How it is divided.
     pub text: String,
-    /// That next to nothing is left.
+    /// Set if next to nothing is left.
     pub warning: Option<String>,
 }
 
-/// Who uses one descriptor table.
+/// The users of one descriptor table.
 struct Users {
     workers: u64,
     /// Tables of open files.
     tables: u64,
-    /// Descriptors beside connections and files.
+    /// Descriptors in addition to connections and files.
     other: u64,
 }
 
-/// Descriptors set aside for what is no worker's: listeners, logs, the status, and files while they are
-/// looked at.
+/// Descriptors reserved for what belongs to no worker: listeners, logs, the status, and files while they
+/// are looked up.
 const RESERVED: u64 = 64;
 
-/// Where there is room for fewer connections than this, and more are wanted, somebody ought to know.
+/// If there is room for fewer connections than this, and more are wanted, the operator gets a warning.
 const FEW: u64 = 64;
 
-/// What a worker of several in one descriptor table has open beside connections and files.
+/// What a worker has open in addition to connections and files, if several share a descriptor table.
 const OF_A_WORKER: u64 = 8;
 
-/// What a request has open that is in flight to an application: the connection, its body, and its reply;
-/// beside the memory that the connection shares, if it does. (One
-/// with a large body may find nothing to keep that in, and is answered 503.)
+/// What a request in flight to an application has open: the connection, its body, and its reply. The shared
+/// memory of the connection, if there is any, is extra. A request with a large body may find no descriptor
+/// left for it, and is answered with 503.
 const OF_A_REQUEST_IN_FLIGHT: u64 = 3;
 
-/// Files that a reply may need open at a time, where none is kept: a file and its coded form, or an error
-/// page; and a few more for what an application puts together.
+/// Files that a reply may need open at a time, if no files are kept open: a file and its coded form, or an
+/// error page. A few more are for what an application puts together.
 const OF_A_REPLY: u64 = 4;
 
-/// The most files that are open at a time in one table, where none is kept: there is memory set aside for
-/// those of a shared table.
+/// The most files that are open at a time in one table, if no files are kept open. A shared table reserves
+/// memory for this many.
 const MOST_UNKEPT: u64 = 1 << 16;
 
-/// What an AMPED helper has open while it looks at a file.
+/// What an AMPED helper has open while it looks up a file.
 const OF_A_HELPER: u64 = 2;
 
 impl Allotment {
-    /// By the limit of this process.
+    /// Uses the limit of this process.
     pub fn of(settings: &Settings) -> Self {
         Self::within(process::descriptor_limit(), settings)
     }
 
-    /// What comes of the limit that serving would have from here, for people.
+    /// Explains for people the limit that serving would have from here.
     ///
     /// # Errors
     ///
-    /// The limit can't be raised as far as serving would.
+    /// The limit cannot be raised as far as serving would raise it.
     pub fn explain(settings: &Settings) -> io::Result<Room> {
         let layout = settings.layout();
         let is_common = layout.shares_descriptors;
@@ -113,7 +113,7 @@ impl Allotment {
         let Users { workers, tables, other } = Users::of(settings);
         let room = limit.saturating_sub(RESERVED + other);
         let asked_by_clients = connections_asked(settings).saturating_mul(workers);
-        // Threads have tables of their own.
+        // Each thread has its own table.
         let FileSettings { max_open, .. } = settings.files.share_of_one(settings.layout().owners());
         let asked_by_files = match max_open {
             0 => asked_by_clients.saturating_mul(OF_A_REPLY).min(MOST_UNKEPT.saturating_mul(tables)),
@@ -142,11 +142,12 @@ impl Users {
         };
         let of_pools: u64 = settings.all_pools().map(of_pools).sum();
         let tables = if layout.shares_descriptors { copies } else { workers };
-        // The supervisor has them open, and its processes anew where they share descriptors; the common one
-        // is among what is reserved.
+        // The supervisor has the logs open. If its processes share descriptors, each of them opens the logs
+        // again. The common log is part of the reserve.
         let opened = if layout.shares_descriptors { 1 + processes } else { 1 };
         let logs = opened * (settings.access_logs().len() as u64).saturating_sub(1);
-        // Each keeps the roots of its sites open; that of the default one is among what is reserved.
+        // Each process keeps the roots of its sites open. The root of the default site is part of the
+        // reserve.
         let roots = processes * (settings.number_of_sites() as u64 - 1);
         Self { workers, tables, other: of_workers + of_pools + helpers * OF_A_HELPER + roots + logs }
     }
@@ -258,10 +259,10 @@ mod tests {
             let users = Users::of(&settings);
             let sum = RESERVED + users.other
                 + u64::from(connections) * users.workers + u64::from(open_files) * users.tables;
-            // Everybody gets one, be there ever so few.
+            // Each worker and table gets at least one, however few there are.
             let least = RESERVED + users.other + 2 * (users.workers + users.tables);
             prop_assert!(sum <= limit.max(least), "{sum}");
-            // What is left over is less than it takes for one more each.
+            // The remainder is less than one more for each of them.
             let served = u64::from(connections) >= connections_asked(&settings);
             let files = settings.files.share_of_one(settings.layout().owners());
             let kept = open_files == files.max_open;

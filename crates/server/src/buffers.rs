@@ -1,4 +1,4 @@
-//! Byte buffers that are lent and given back, so that a request in steady state allocates nothing.
+//! Byte buffers that are reused, so that a request in steady state allocates nothing.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,28 +8,28 @@ pub struct Buffers {
     idle: Vec<Vec<u8>>,
 }
 
-/// Room for what is usually left over of a request, and for a line of the access log.
+/// Room for the usual leftover of a request, and for a line of the access log.
 const FIRST_CAPACITY: usize = 512;
-/// Larger buffers are not kept: one long directory listing shall not be paid for ever after.
+/// Larger buffers are not kept: one long directory listing must not cost memory for ever after.
 const MOST_CAPACITY: usize = 16 << 10;
-/// Buffers kept.
+/// The most buffers that are kept.
 const MOST_IDLE: usize = 256;
 
-/// Whether something of that many bytes is kept for later, where so many others are.
+/// Whether something of that many bytes is kept for later, if this many others are kept already.
 pub fn is_kept(bytes: usize, others: usize) -> bool {
     (1..=MOST_CAPACITY).contains(&bytes) && others < MOST_IDLE
 }
 
-/// What some threads have left over that others lack.
+/// Surplus of some threads, for other threads that have too little.
 #[derive(Debug)]
 pub struct Surplus<T>(Mutex<Vec<T>>);
 
-/// How many go from one thread to another at once.
+/// How many move from one thread to another at once.
 const AT_ONCE: usize = 64;
 
 impl<T> Surplus<T> {
-    /// Takes some from who has many, and gives some to who has none. Who has a few touches nothing that is
-    /// others' as well.
+    /// Takes some from a thread that has many, and gives some to a thread that has none. A thread that has
+    /// a few touches no shared memory.
     #[inline]
     pub fn level(&self, own: &mut Vec<T>) {
         if own.is_empty() || own.len() >= 2 * AT_ONCE {
@@ -58,7 +58,7 @@ impl<T> Default for Surplus<T> {
 }
 
 impl Buffers {
-    /// Those that are not lent.
+    /// The buffers that are not in use.
     pub fn idle(&mut self) -> &mut Vec<Vec<u8>> {
         &mut self.idle
     }
@@ -68,7 +68,7 @@ impl Buffers {
         self.idle.pop().unwrap_or_else(|| Vec::with_capacity(FIRST_CAPACITY))
     }
 
-    /// Takes a buffer back. One that never held anything is dropped for free.
+    /// Takes a buffer back. Dropping one that never held anything costs nothing.
     pub fn give(&mut self, mut buffer: Vec<u8>) {
         if is_kept(buffer.capacity(), self.idle.len()) {
             buffer.clear();

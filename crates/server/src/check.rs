@@ -1,8 +1,10 @@
-//! What `serve` would be refused here, found out without serving: nothing is made, listens, or stays open. As
-//! there, the privileges of the start are given up before it is looked at files.
+//! Checks whether `serve` would fail here, without serving. The check creates nothing, does not listen, and
+//! leaves nothing open. As in `serve`, the initial privileges are given up before the sites' files are
+//! accessed.
 //!
-//! The same configuration is checked while a server runs by it, before a reload. So an address that is in use
-//! is a fault only where that server's status tells that it is not its own, but others of the settings are.
+//! The configuration may also be checked while a server runs with it, before a reload. So an address in use
+//! is not always an error. It is one only if that server's status shows other addresses of the settings,
+//! but not this one.
 
 use std::collections::HashSet;
 use std::io;
@@ -14,17 +16,17 @@ use crate::status::client;
 use crate::supervisor::{self, RunError, url};
 use crate::{error_log, status};
 
-/// What a check has found that is no error, for people.
+/// Findings of a check that are not errors, as text for people.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// What may keep a server from what the settings ask for, or is hardly meant.
+    /// Settings that the server may not be able to apply, or that are probably a mistake.
     pub warnings: Vec<String>,
-    /// What is as it should be where a server runs by these settings already.
+    /// What is normal if a server already runs with these settings.
     pub notes: Vec<String>,
 }
 
-/// Sees whether a server could have what the settings ask for. This process becomes the settings' `user` for
-/// good, as the server does.
+/// Checks whether a server could have what the settings request. This process permanently becomes the
+/// settings' `user`, as the server does.
 ///
 /// # Errors
 ///
@@ -55,7 +57,7 @@ fn addresses(settings: &Settings, findings: &mut Findings) -> Result<(), RunErro
     let known: HashSet<&str> = listeners.map(|listener| listener.address.as_str()).collect();
     let is_running_at = |address: &ListenAddress| known.contains(url(address).as_str());
     let plan = settings.addresses_of_copies().map_err(ListenError::Plan)?;
-    // Sockets that were handed over are others than those of the settings.
+    // Sockets that were passed to the server differ from those of the settings.
     let is_known = running.is_some() && plan.iter().flatten().any(is_running_at);
     let mut tried = HashSet::new();
     for address in plan.iter().flatten().filter(|address| tried.insert(*address)) {
@@ -71,12 +73,12 @@ fn addresses(settings: &Settings, findings: &mut Findings) -> Result<(), RunErro
                     let told = "no server answers at `status`";
                     findings.warnings.push(format!("{wrong} ({told})"));
                 } else {
-                    // As a rule it is the server that runs by these settings.
+                    // Usually the server that runs with these settings has the address.
                     let told = "without `status` the check cannot tell whether by this server";
                     findings.notes.push(format!("{wrong} ({told})"));
                 }
             }
-            // Whoever serves may be permitted more.
+            // The server may have more permissions.
             io::ErrorKind::PermissionDenied => findings.warnings.push(wrong.to_string()),
             _ => return Err(wrong.into()),
         }

@@ -1,24 +1,25 @@
-//! What workers have in common that share one descriptor table: the record of who owns what in it.
+//! State shared by workers with one descriptor table: the record of which worker owns which descriptor.
 //!
-//! A worker that dies takes nothing with it, so it records what it owns, and the supervisor closes that.
-//! Whatever is opened for longer than a turn is recorded at once ([`Common::own`]), and recorded again before
-//! it is closed ([`Common::leave`]): a number that is said to be owned must never be somebody else's already.
+//! When such a worker dies, its descriptors stay open. So it records what it owns, and the supervisor
+//! closes that. A worker records everything that it opens for longer than a turn at once ([`Common::own`]).
+//! It clears the record before it closes the descriptor ([`Common::leave`]), because a number on record
+//! must never belong to another worker already.
 
 use std::os::fd::AsFd;
 
 use sys::descriptors::Ledger;
 
-/// More descriptors than that are of no use, and the table of so many takes 8 MiB of the kernel's memory.
+/// More descriptors than this are useless. The table of so many takes 8 MiB of kernel memory.
 pub const MOST_DESCRIPTORS: u64 = 1 << 20;
 
 /// One worker's part in it.
 #[derive(Clone, Debug)]
 pub struct Common {
-    /// Who owns what.
+    /// Which worker owns which descriptor.
     pub ledger: Ledger,
-    /// This process in the ledger; no number is used twice.
+    /// The number of this process in the ledger. No number is used twice.
     pub owner: u32,
-    /// Which of those it is that share a table of open files, counted from 0.
+    /// The number of this worker among those that share a table of open files, from 0.
     pub place: usize,
 }
 

@@ -1,11 +1,12 @@
-//! How the supervisor speaks to a worker: serve, retire, drain, stop, reopen the logs, take a census.
+//! The supervisor's requests to a worker: serve, retire, drain, stop, reopen the logs, take a census.
 //!
-//! A few words of shared memory, which the supervisor writes and the worker reads, and an eventfd that any
-//! loop can wait for beside its sockets. A worker whose supervisor is gone drains by itself.
+//! The supervisor writes a few words of shared memory, and the worker reads them. An eventfd wakes the
+//! worker; any loop can wait for it together with its sockets. A worker whose supervisor is gone drains by
+//! itself.
 //!
-//! A supervisor that has become another program does not have these words, and sends signals instead. Before,
-//! it says so here: signals from anybody else are not orders, and a worker that followed one would leave its
-//! place empty.
+//! A supervisor that has become another program no longer has this memory, and sends signals instead. It
+//! announces that here beforehand. Signals from any other sender are not requests: a worker that followed
+//! one would end and leave its slot empty.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -23,20 +24,20 @@ use crate::crew::Crew;
 use crate::faults;
 use crate::status::Endpoint;
 
-/// The supervisor's end and the worker's end are the same object, made before the fork.
+/// Supervisor and worker use the same object, created before the fork.
 #[derive(Debug)]
 pub struct Control {
     words: Shared<Words>,
     wake: Wake,
     supervisor: u32,
-    /// The phase that the supervisor has asked for. Its own to look at: what lies in the words may be
-    /// somebody else's doing.
+    /// The phase that the supervisor has requested. Only the supervisor reads this: another process may
+    /// have changed the words.
     asked: AtomicU8,
-    /// The phase that the worker moved on to without having been asked in the words. Of its process alone.
+    /// The phase that the worker entered without a request in the words. Only its process has it.
     by_itself: AtomicU8,
-    /// What the supervisor listens at for status requests, where its descriptors are the worker's as well.
+    /// Where the supervisor listens for status requests, if the worker shares its descriptors.
     endpoint: OnceLock<Arc<Endpoint>>,
-    /// Those of the other workers at the same listeners.
+    /// The `Control`s of the other workers at the same listeners.
     others: OnceLock<Vec<Weak<Control>>>,
     crew: Crew,
     number: usize,
@@ -51,17 +52,17 @@ sys::shareable! {
         reopenings: AtomicU32,
         /// Its generation may be withdrawn.
         on_trial: AtomicU8,
-        /// Threads of the worker that have not come to serve yet. The first of the process is one.
+        /// Threads of the worker that are not ready to serve yet. The process's first thread is one.
         to_arrive: AtomicU32,
-        /// How much of its listeners the worker has let go of; see [`LetGo`].
+        /// How much of its listeners the worker has released; see [`LetGo`].
         let_go: AtomicU8,
-        /// The round that the supervisor has called, and the last that the worker has heard.
+        /// The round that the supervisor has started, and the last one that the worker has answered.
         round_called: AtomicU32,
         round_heard: AtomicU32,
     }
 }
 
-/// How often a thread looks whether all have come to serve.
+/// How often a thread checks whether all are ready to serve.
 const UNTIL_ALL_ARRIVE: Duration = Duration::from_millis(1);
 
 /// What a worker is to do.
@@ -69,40 +70,40 @@ const UNTIL_ALL_ARRIVE: Duration = Duration::from_millis(1);
 pub enum Phase {
     /// Serve.
     Run,
-    /// Leave the listeners to others, see one's connections to their end, then return.
+    /// Leave the listeners to other workers, finish the connections, then return.
     Retire,
-    /// Accept what is queued, close the listeners, finish what is under way, then return.
+    /// Accept queued connections, close the listeners, finish the work, then return.
     Drain,
     /// Return now.
     Stop,
 }
 
-/// How much of its listeners a worker has let go of.
+/// How much of its listeners a worker has released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LetGo {
-    /// Of none yet.
+    /// None yet.
     Nothing,
-    /// Of those that were to be emptied.
+    /// Those that were to be emptied.
     Retiring,
-    /// Of all.
+    /// All.
     All,
 }
 
 impl Control {
-    /// Of a worker that serves, which this process is or will fork.
+    /// For a worker that serves. This process is that worker, or will fork it.
     ///
     /// # Errors
     ///
-    /// There is no memory or no eventfd to be had.
+    /// There is no memory or no eventfd left.
     pub fn new() -> io::Result<Self> {
         Self::of(Crew::new(1)?, 0)
     }
 
-    /// Of a worker with that number in a crew.
+    /// For a worker with that number in a crew.
     ///
     /// # Errors
     ///
-    /// As of [`new`](Self::new).
+    /// Like [`new`](Self::new).
     pub fn of(crew: Crew, number: usize) -> io::Result<Self> {
         Ok(Self {
             words: Shared::new()?,
@@ -122,27 +123,27 @@ impl Control {
         (self.crew.clone(), self.number)
     }
 
-    /// In a worker, after the fork: has the end of the supervisor noticed.
+    /// In a worker, after the fork: requests a signal for the end of the supervisor.
     ///
     /// # Errors
     ///
-    /// The kernel has no such notice.
+    /// The kernel cannot report that.
     pub fn attend(self: &Arc<Self>) -> io::Result<()> {
-        // For ever, as the signal may come at any time.
+        // Lives for ever, because the signal may come at any time.
         let forever: &'static Arc<Self> = Box::leak(Box::new(Arc::clone(self)));
         signal::wake_on(&[Signal::Terminate, Signal::User2], &forever.wake)?;
         process::signal_at_end_of_parent(Signal::Terminate)?;
         self.wake.wake()
     }
 
-    /// Moves on to a later phase; moving back is not possible.
+    /// Enters a later phase. Going back is not possible.
     pub fn enter(&self, phase: Phase) {
         let before = self.asked.fetch_max(phase as u8, Ordering::Relaxed);
         self.words.phase.store(before.max(phase as u8), Ordering::Release);
         self.wake();
     }
 
-    /// Has orders come by signals from now on, or by these words again.
+    /// Sets whether requests come as signals from now on, or in these words again.
     pub fn speak_by_signals(&self, by_signals: bool) {
         self.words.by_signals.store(by_signals.into(), Ordering::Release);
     }
@@ -152,55 +153,56 @@ impl Control {
         phase_of(self.words.phase.load(Ordering::Acquire).max(self.by_itself.load(Ordering::Acquire)))
     }
 
-    /// In the supervisor: the phase that it has asked for.
+    /// In the supervisor: the phase that it has requested.
     pub fn asked(&self) -> Phase {
         phase_of(self.asked.load(Ordering::Relaxed))
     }
 
-    /// Has the logs opened anew.
+    /// Makes the worker reopen its logs.
     pub fn reopen_logs(&self) {
         self.words.reopenings.fetch_add(1, Ordering::Release);
         self.wake();
     }
 
-    /// How often that was asked for.
+    /// How many times that was requested.
     pub fn reopenings(&self) -> u32 {
         self.words.reopenings.load(Ordering::Acquire)
     }
 
-    /// Before the fork of a worker that has its descriptors in common with the supervisor: what an orphan is
-    /// to free for a successor.
+    /// Before the fork of a worker that shares the supervisor's descriptors: sets the status endpoint that
+    /// the worker, as an orphan, must free for a successor.
     pub fn tell_endpoint(&self, endpoint: &Arc<Endpoint>) {
         // It is the same for each process of this worker.
         let _ = self.endpoint.set(Arc::clone(endpoint));
     }
 
-    /// Before the fork: whom [`call_others`](Self::call_others) calls.
+    /// Before the fork: sets the workers that [`call_others`](Self::call_others) wakes.
     pub fn introduce(&self, others: Vec<Weak<Self>>) {
-        // A worker's company is decided once.
+        // The other workers are set only once.
         let _ = self.others.set(others);
     }
 
-    /// In a worker that was woken for a connection and can't accept it: has the others look.
+    /// In a worker that was woken for a connection and cannot accept it: makes the others check their
+    /// listeners.
     pub fn call_others(&self) {
         for other in self.others.get().into_iter().flatten().filter_map(Weak::upgrade) {
             other.wake();
         }
     }
 
-    /// In a worker: says how much of its listeners it has let go of.
+    /// In a worker: reports how much of its listeners it has released.
     pub fn tell_let_go(&self, of: LetGo) {
         self.words.let_go.store(of as u8, Ordering::Release);
     }
 
-    /// How much of its listeners the worker has let go of.
+    /// How much of its listeners the worker has released.
     pub fn let_go(&self) -> LetGo {
         const ALL: [LetGo; 3] = [LetGo::Nothing, LetGo::Retiring, LetGo::All];
         ALL[usize::from(self.words.let_go.load(Ordering::Acquire)).min(2)]
     }
 
-    /// Before another process becomes the worker: what the one before it was told, or told, does not hold any
-    /// more.
+    /// Resets the words before another process becomes the worker. Requests to the previous process, and
+    /// its reports, no longer hold.
     pub fn begin(&self) {
         self.words.phase.store(self.asked.load(Ordering::Relaxed), Ordering::Release);
         self.words.to_arrive.store(1, Ordering::Release);
@@ -209,7 +211,7 @@ impl Control {
         self.words.round_heard.store(called.wrapping_sub(1), Ordering::Release);
     }
 
-    /// In the supervisor: the worker's generation is tried from its start on, until
+    /// In the supervisor: the worker's generation is on trial from its start until
     /// [`end_trial`](Self::end_trial).
     pub fn begin_trial(&self) {
         self.words.on_trial.store(1, Ordering::Release);
@@ -221,29 +223,31 @@ impl Control {
         self.wake();
     }
 
-    /// In a worker: whether the generation before still serves, and may go on to. Whoever ends need not ask.
+    /// In a worker: whether the previous generation still serves and may go on to. A worker that is ending
+    /// need not know.
     pub fn is_on_trial(&self) -> bool {
         self.words.on_trial.load(Ordering::Acquire) != 0 && self.phase() == Phase::Run
     }
 
-    /// In a worker: a thread is about to be started that [`arrive`](Self::arrive)s.
+    /// In a worker: a thread is about to start, and will [`arrive`](Self::arrive).
     pub fn expect_one_more(&self) {
         self.words.to_arrive.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// In a worker: that thread could not be started; or all have been, and this one serves nobody.
+    /// In a worker: that thread could not be started. Or all threads have been started, and this one serves
+    /// no clients.
     pub fn expect_one_less(&self) {
         self.words.to_arrive.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// In a worker: this thread has all that it serves with.
+    /// In a worker: this thread is ready to serve.
     pub fn arrive(&self) {
         faults::at("loop");
         self.words.to_arrive.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// In a worker: [arrives](Self::arrive), and waits until all have that are expected. Threads that accept
-    /// call this: a client would be lost if another thread's start took the process along.
+    /// In a worker: [arrives](Self::arrive), and waits until all expected threads have. Threads that accept
+    /// call this: if another thread's start ended the process, a client would be lost.
     pub fn arrive_with_all(&self) {
         self.arrive();
         while !self.serves() {
@@ -251,35 +255,35 @@ impl Control {
         }
     }
 
-    /// Whether all of the worker's threads have come to serve.
+    /// Whether all of the worker's threads are ready to serve.
     pub fn serves(&self) -> bool {
         self.words.to_arrive.load(Ordering::Acquire) == 0
     }
 
-    /// Calls a round: asks the worker to say that it has been between two turns since.
+    /// Starts a round: asks the worker to confirm that it has been between two turns since then.
     pub fn call_round(&self, round: u32) {
         self.words.round_called.store(round, Ordering::Release);
         self.wake();
     }
 
-    /// Whether it has said so.
+    /// Whether the worker has confirmed this round.
     pub fn has_heard(&self, round: u32) -> bool {
         self.words.round_heard.load(Ordering::Acquire) == round
     }
 
-    /// In a worker, between two turns: hears the round.
+    /// In a worker, between two turns: confirms the round.
     pub fn hear_round(&self) {
         self.words.round_heard.store(self.words.round_called.load(Ordering::Acquire), Ordering::Release);
     }
 
-    /// Makes the worker look, here, at the census, and at the listeners.
+    /// Makes the worker check these words, the census, and its listeners.
     pub fn wake(&self) {
-        // A full eventfd is one that wakes already.
+        // If the eventfd is full, it wakes the worker already.
         let _ = self.wake.wake();
     }
 
-    /// In a worker: forgets wake-ups so far, and notices the end of the supervisor, or a signal from one that
-    /// has become another program. Look at everything else after this, not before.
+    /// In a worker: clears wake-ups, and notices the end of the supervisor, or a signal from one that has
+    /// become another program. Check everything else after this, not before.
     pub fn heed(&self) {
         let _ = self.wake.clear();
         let (terminated, told_to_retire) =
@@ -303,8 +307,8 @@ impl Control {
         }
     }
 
-    /// In a worker that does not come to wait for the wake-up: between two turns, heeds what a signal told,
-    /// the end of the supervisor among it. Without a system call if there was none.
+    /// In a worker that does not wait for the wake-up: between two turns, handles signals, including the
+    /// end of the supervisor. Makes no system call if there was none.
     pub fn heed_signals(&self) {
         if signal::has_arrived() {
             self.heed();

@@ -1,17 +1,17 @@
-//! What each worker counts, and the one table that names it for every status format.
+//! What each worker counts, and the one table that describes it for every status format.
 //!
-//! A worker is the only writer of its [`Counters`]; the status thread (of the same process, or of the
-//! supervisor when the block lies in a shared mapping) reads them at any time. So an increment is a plain
-//! load, add and store, with no locked instruction, and a reader may see one counter a moment before another
-//! but never a torn value.
+//! A worker is the only writer of its [`Counters`]. The status thread reads them at any time. It runs in
+//! the same process, or in the supervisor's if the block lies in a shared mapping. So an increment is a
+//! plain load, add and store, with no locked instruction. A reader may see one counter a moment before
+//! another, but never a torn value.
 //!
-//! Three kinds of value: counters only grow; gauges are set by the worker when they change; the *census*
-//! (connections by state) would cost an update per state change and is therefore taken on demand: see
-//! [`Census`].
+//! There are three kinds of value. Counters only grow. The worker sets gauges when they change. The
+//! *census* (connections by state) would cost an update per state change, so the worker takes it on demand:
+//! see [`Census`].
 //!
-//! [`METRICS`] describes every value once. Text, JSON and Prometheus output all walk it, so a value added to
-//! the struct and to the table appears everywhere. What concerns one pool of applications is in a block for
-//! each of them ([`PoolCounters`]), to which all workers add, and in a table of its own, [`POOL_METRICS`].
+//! [`METRICS`] describes every value once. Text, JSON and Prometheus output all walk it, so a value added
+//! to the struct and to the table appears everywhere. Each pool of applications has a separate block
+//! ([`PoolCounters`]), to which all workers add, and a separate table, [`POOL_METRICS`].
 
 mod metrics;
 mod pool;
@@ -31,12 +31,13 @@ use results::{Label as _, StatusClass};
 pub use self::metrics::{Block, HISTOGRAM_BOUNDS, Kind, Labels, METRICS, Metric, told};
 pub use self::pool::{POOL_METRICS, PoolCounters};
 
-/// How often blocks are read that are moved meanwhile, and how long is waited for the end of a move.
+/// How many times a block is read while values are being moved to it, and how long to wait for the end of a
+/// move.
 const MOST_READINGS: u32 = 100;
 const A_MOVE: Duration = Duration::from_micros(50);
 
 sys::shareable! {
-    /// One number with a single writer, but for those of a pool, and any number of readers.
+    /// One number with any number of readers and a single writer, except for the counters of a pool.
     #[derive(Debug, Default)]
     #[repr(transparent)]
     pub struct Counter(AtomicU64);
@@ -49,7 +50,7 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// Adds `n` where others add as well, which takes a locked instruction.
+    /// Adds `n` if there are other writers. This takes a locked instruction.
     pub fn add_among_others(&self, n: u64) {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
@@ -60,7 +61,7 @@ impl Counter {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// Raises the value to `value` if that is more (high-water marks).
+    /// Raises the value to `value` if that is larger (high-water marks).
     #[inline]
     pub fn raise_to(&self, value: u64) {
         if value > self.get() {
@@ -76,13 +77,13 @@ impl Counter {
 }
 
 sys::shareable! {
-    /// Everything one worker counts. It may lie in a [`Shared`](sys::shared::Shared) mapping; the alignment
-    /// keeps two workers' blocks off one (doubly fetched) cache line.
+    /// Everything that one worker counts. It may lie in a [`Shared`](sys::shared::Shared) mapping. The
+    /// alignment keeps two workers' blocks off one (doubly fetched) cache line.
     #[derive(Debug, Default)]
     #[repr(C, align(128))]
     pub struct Counters {
-        /// Times that the supervisor started the worker again after it died. It adds while there is no
-        /// worker.
+        /// Times that the supervisor started the worker again after it died. The supervisor adds to this
+        /// while there is no worker.
         pub restarts: Counter,
         /// Connections accepted.
         pub accepts: Counter,
@@ -107,18 +108,18 @@ sys::shareable! {
         pub accept_waits_ms: [Counter; HISTOGRAM_BOUNDS.len() + 1],
         /// The sum of these times.
         pub accept_waits_seen_ms: Counter,
-        /// Connections that an accept phase may take, as the accept policy decides.
+        /// Connections that an accept phase may take, as set by the accept policy.
         pub accept_limit: Counter,
         /// Microseconds that the work phase may take; 0: it is not bounded.
         pub work_limit_us: Counter,
-        /// Microseconds of delay that the accept policy tries to stay below; 0: it steers by none.
+        /// Microseconds of delay that the accept policy tries to stay below; 0: it has no target.
         pub accept_delay_target_us: Counter,
-        /// Microseconds that a client who came now would wait, as the accept policy estimates.
+        /// The accept policy's estimate of how long a client that arrives now would wait, in microseconds.
         pub accept_delay_us: Counter,
-        /// 1 if the accept policy sees that delay stays above its target.
+        /// 1 if the accept policy sees a delay that stays above its target.
         pub accept_overloaded: Counter,
 
-        /// Connections taken into service.
+        /// Connections that the worker started to serve.
         pub connections_opened: Counter,
         /// Connections closed, for whatever reason.
         pub connections_closed: Counter,
@@ -160,60 +161,61 @@ sys::shareable! {
         /// Bytes of heads and small bodies held by the table now.
         pub file_table_memory_bytes: Counter,
 
-        /// Connections closed that did not begin with a header that says for whom they are.
+        /// Connections closed because they did not begin with the required PROXY header.
         pub proxy_headers_refused: Counter,
         /// Bytes of bodies and replies that are kept in memory for applications.
         pub application_memory_bytes: Counter,
-        /// Connections that there is room for in memory set aside.
+        /// Connections that the reserved memory has room for.
         pub connection_places: Counter,
-        /// What a connection takes, by the sizes of its parts.
+        /// The bytes that a connection takes, by the sizes of its parts.
         pub connection_bytes: Counter,
-        /// What the worker had of its own when it began to serve.
+        /// The worker's own memory when it began to serve.
         pub start_memory_bytes: Counter,
         /// Jobs given to helpers, by kind.
         pub helper_jobs: [Counter; HelperJob::NAMES.len()],
         /// Jobs that helpers have not finished.
         pub helper_queue: Counter,
-        /// The most of them at a time.
+        /// The most unfinished jobs at one time.
         pub helper_queue_max: Counter,
-        /// What a client that comes now would wait for one, as estimated, in microseconds.
+        /// How long a client that arrives now would wait for a job, as estimated, in microseconds.
         pub disk_delay_us: Counter,
-        /// Times that accepting was held because that was too much.
+        /// Times that accepting was paused because that was too long.
         pub disk_holds: Counter,
-        /// Helpers whose job has taken long.
+        /// Helpers whose current job has taken long.
         pub helpers_stuck: Counter,
-        /// Waits for the disk that had no end, by who waited.
+        /// Waits for the disk that were given up, by what waited.
         pub disk_waits_given_up: [Counter; DiskWait::NAMES.len()],
-        /// Times that it was asked whether a part of a file is in memory.
+        /// Times that the worker checked whether a part of a file is in memory.
         pub residency_probes: Counter,
-        /// Times that it was not.
+        /// Times that the part was not in memory.
         pub residency_misses: Counter,
 
         /// Threads in use of each stage of a pipeline.
         pub stage_threads: [Counter; Stage::NAMES.len()],
         /// Connections in the queue of each stage, as last seen by a thread of it.
         pub stage_queue: [Counter; Stage::NAMES.len()],
-        /// Times that a thread of a stage has taken connections to be worked on, and how many these were.
+        /// Times that a thread of a stage has taken connections to work on. `stage_connections` is how many
+        /// connections these were.
         pub stage_batches: [Counter; Stage::NAMES.len()],
         /// See [`stage_batches`](Self::stage_batches).
         pub stage_connections: [Counter; Stage::NAMES.len()],
-        /// How long these were in the stage's queue, in nanoseconds.
+        /// How long these connections were in the stage's queue, in nanoseconds.
         pub stage_wait_ns: [Counter; Stage::NAMES.len()],
         /// How long threads of a stage had nothing to do, in nanoseconds.
         pub stage_idle_ns: [Counter; Stage::NAMES.len()],
-        /// Times that a stage had to wait until the one behind it had room.
+        /// Times that a stage had to wait until the next one had room.
         pub stage_blocked: [Counter; Stage::NAMES.len()],
         /// Times that a controller has changed the number of a stage's threads in use.
         pub stage_threads_changed: [Counter; Stage::NAMES.len()],
-        /// Most connections of a batch.
+        /// The largest number of connections in a batch.
         pub stage_batch_limit: Counter,
-        /// Times that a controller has changed it.
+        /// Times that a controller has changed this number.
         pub stage_batch_limit_changed: Counter,
-        /// New connections a second that are admitted at most; 0: there is no bound.
+        /// The most new connections admitted a second; 0: there is no bound.
         pub admission_rate: Counter,
-        /// Times that a controller has changed it.
+        /// Times that a controller has changed this rate.
         pub admission_rate_changed: Counter,
-        /// Replies that a stage has sent, by whether that took longer than their target.
+        /// Replies that a stage has sent, by whether they took longer than their target.
         pub admission_replies: [Counter; InTime::NAMES.len()],
 
         /// Connections by state, as of the last census.
@@ -222,15 +224,16 @@ sys::shareable! {
         pub census: Census,
         /// The worker's process; 0 while there is none. The supervisor writes it.
         pub pid: AtomicU32,
-        /// Odd while what another block has counted is moved to this one; see [`Counters::read_with`].
+        /// Odd while another block's values are being moved to this one; see [`Counters::read_with`].
         pub moves: AtomicU32,
-        /// How often the alarm that bounds its [sends](crate::sends) has rung.
+        /// How many times the alarm that bounds the worker's [sends](crate::sends) has rung.
         pub alarm_rings: AtomicU32,
     }
 }
 
 impl Counters {
-    /// Where a worker's process has ended: what it had open is closed. Only when there is no worker.
+    /// Called when a worker's process has ended: everything that it had open is closed. Only when there is
+    /// no worker.
     pub fn settle(&self) {
         self.pid.store(0, Ordering::Relaxed);
         self.connections_closed.set(self.connections_opened.get());
@@ -239,8 +242,8 @@ impl Counters {
         }
     }
 
-    /// Moves what was counted here to `past`. Only when there is no worker, and by the one who moves anything
-    /// there.
+    /// Moves the values of this block to `past`. Only when there is no worker, and only by the one thread
+    /// that moves values there.
     pub fn retire_to(&self, past: &Self) {
         self.settle();
         past.moves.fetch_add(1, Ordering::Relaxed);
@@ -257,8 +260,9 @@ impl Counters {
         past.moves.fetch_add(1, Ordering::Release);
     }
 
-    /// What `read` reads of this block and of those that are moved to it. It reads when none is being moved,
-    /// which would count twice. It does not wait for ever: the supervisor may have died in the midst of it.
+    /// What `read` reads of this block and of the blocks that are moved to it. It reads while none is being
+    /// moved, because such a block would count twice. It does not wait for ever: the supervisor may have
+    /// died during a move.
     pub fn read_with<T>(&self, read: impl Fn() -> T) -> T {
         for _ in 0..MOST_READINGS {
             let before = self.moves.load(Ordering::Acquire);
@@ -305,7 +309,8 @@ impl Counters {
     #[inline]
     pub fn reply(&self, status: u16) {
         if status == 200 {
-            // Nearly all. Their places are known without a look at the table, which lies in a page by itself.
+            // Nearly all replies. Their slots are constants, so the table is not read, which lies in a
+            // separate page.
             self.replies[1].add(1);
             self.replies_by_code[const { REPLY_CODE_SLOTS[200] as usize }].add(1);
         } else {
@@ -345,7 +350,7 @@ impl Counters {
         self.errors[failure as usize].add(1);
     }
 
-    /// Counts a job given to a helper, with which there are `unfinished`.
+    /// Counts a job given to a helper. There are `unfinished` jobs with this one.
     pub fn helper_jobs(&self, kind: HelperJob, unfinished: u64) {
         self.helper_jobs[kind as usize].add(1);
         self.helper_queue.set(unfinished);
@@ -357,8 +362,8 @@ impl Counters {
         self.disk_waits_given_up[wait as usize].add(1);
     }
 
-    /// Counts what a thread of a stage has taken to work on: so many connections, which have waited in its
-    /// queue for so long together.
+    /// Counts connections that a thread of a stage has taken to work on. `wait_ns` is the sum of the times
+    /// that they waited in its queue.
     pub fn stage_batch(&self, stage: Stage, connections: u64, wait_ns: u64) {
         let stage = stage as usize;
         self.stage_batches[stage].add(1);
@@ -366,12 +371,12 @@ impl Counters {
         self.stage_wait_ns[stage].add(wait_ns);
     }
 
-    /// Counts an access log line for which the worker had no room, as the writer has fallen behind.
+    /// Counts an access log line that the worker had no room for, because the writer has fallen behind.
     pub fn access_log_behind(&self) {
         self.access_log_dropped[LineLoss::Behind as usize].add(1);
     }
 
-    /// Counts access log lines that could not be written. The writers of all logs count them, when they are
+    /// Counts access log lines that could not be written. The writers of all logs call this when lines are
     /// lost.
     pub fn access_log_lost(&self, lines: u64) {
         if lines > 0 {
@@ -380,7 +385,7 @@ impl Counters {
     }
 
     /// Answers a pending census with the connections of each state in [`ConnectionState`] order. `count`
-    /// walks the worker's connections; it is called only when somebody asks.
+    /// walks the worker's connections. It is called only if a census is pending.
     #[inline]
     pub fn answer_census(&self, count: impl FnOnce() -> [u64; ConnectionState::NAMES.len()]) {
         let Some(wanted) = self.census.pending() else { return };
@@ -392,8 +397,8 @@ impl Counters {
 }
 
 sys::shareable! {
-    /// How the status thread asks a worker to count its connections by state: it bumps `wanted` and wakes the
-    /// worker, which stores the gauges and then sets `done` to the generation that it has seen.
+    /// How the status thread requests a count of connections by state. It increments `wanted` and wakes the
+    /// worker. The worker stores the gauges and then sets `done` to the generation that it has seen.
     #[derive(Debug, Default)]
     #[repr(C)]
     pub struct Census {
@@ -403,8 +408,8 @@ sys::shareable! {
 }
 
 impl Census {
-    /// Asks for a new census and returns its generation, for [`Census::is_done`]. The worker has to be woken
-    /// as well.
+    /// Requests a new census and returns its generation, for [`Census::is_done`]. The caller must also wake
+    /// the worker.
     pub fn request(&self) -> u32 {
         self.wanted.fetch_add(1, Ordering::Release).wrapping_add(1)
     }
@@ -422,7 +427,7 @@ impl Census {
     }
 }
 
-/// For each status code its place in [`ReplyCode`], or a place past the end.
+/// For each status code its index in [`ReplyCode`], or an index past the end.
 static REPLY_CODE_SLOTS: [u8; 600] = reply_code_slots();
 
 const fn reply_code_slots() -> [u8; 600] {

@@ -1,8 +1,8 @@
-//! Who of the workers that accept from the same listeners has nothing to do.
+//! Which of the workers that accept from the same listeners are free.
 //!
-//! A worker with one client at a time asks before it goes on waiting for a client that is slow: if everybody
-//! is taken and others wait to be accepted, the slow one gives way. Each worker writes a word of its own, so
-//! that one which dies says something wrong only until it has been started again.
+//! A worker with one client at a time checks this before it continues to wait for a slow client. If no
+//! worker is free and others wait to be accepted, the slow client is closed. Each worker writes its own
+//! word. So the word of a worker that dies is wrong only until the worker has been started again.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use sys::shared::Shared;
 
-/// Workers, by their numbers.
+/// The workers of a crew, by their numbers.
 #[derive(Clone, Debug)]
 pub struct Crew {
     free: Arc<Shared<[AtomicU8; Self::MOST]>>,
@@ -21,23 +21,23 @@ impl Crew {
     /// The largest crew.
     pub const MOST: usize = 1024;
 
-    /// A crew of `size` workers, all of them busy; processes forked later share it.
+    /// A crew of `size` workers, all of them busy. Processes that are forked later share it.
     ///
     /// # Errors
     ///
-    /// There is no memory to be had.
+    /// There is no memory left.
     pub fn new(size: usize) -> io::Result<Self> {
         Ok(Self { free: Arc::new(Shared::new()?), size: size.min(Self::MOST) })
     }
 
-    /// Says of a worker whether it waits for a client to come.
+    /// Sets whether a worker waits for a client to come.
     pub fn set_free(&self, number: usize, free: bool) {
         if let Some(word) = self.free.get(number) {
             word.store(free.into(), Ordering::Relaxed);
         }
     }
 
-    /// Whether somebody waits for a client to come.
+    /// Whether a worker waits for a client to come.
     pub fn has_free(&self) -> bool {
         self.free[..self.size].iter().any(|word| word.load(Ordering::Relaxed) != 0)
     }

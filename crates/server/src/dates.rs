@@ -1,4 +1,4 @@
-//! Times as people and programs write them that are not HTTP's.
+//! Formats times in forms other than HTTP's.
 
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -1,11 +1,13 @@
 //! The error log: `tracing` events as lines on standard error or in a file that can be reopened.
 //!
-//! Whoever logs calls `tracing::error!` and its siblings; [`init`] says once where that goes. What clients
-//! can provoke passes through [`Limited`], because what goes wrong for one connection tends to go wrong for
-//! ten thousand. An event is one line, whatever of paths, requests or files it tells ([`OneLine`]).
+//! To log, call `tracing::error!` and its siblings; [`init`] sets once where that goes. Messages that
+//! clients can provoke pass through [`Limited`], because what goes wrong for one connection tends to go
+//! wrong for ten thousand. An event is one line, whatever paths, requests or files it contains
+//! ([`OneLine`]).
 //!
-//! A message ends nothing and waits for nobody, be the disk full or the other end of standard error asleep:
-//! what can't be written at once is lost, counted, and told by the next message that can be.
+//! A message neither ends the process nor blocks, even if the disk is full or the reader of standard error
+//! is asleep. What cannot be written at once is lost and counted. The next message that can be written
+//! reports it.
 
 use std::fmt::{self, Write as _};
 use std::io;
@@ -27,7 +29,7 @@ use crate::plain::Plain;
 /// The error log could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum InitError {
-    /// The file can't be opened for appending.
+    /// The file cannot be opened for appending.
     #[error("cannot open error log {path}: {source}")]
     Open {
         /// The file as configured.
@@ -35,31 +37,31 @@ pub enum InitError {
         /// Why.
         source: io::Error,
     },
-    /// There is no standard error, or no descriptor to be had for it.
+    /// There is no standard error, or no descriptor left for it.
     #[error("cannot write to standard error: {0}")]
     StandardError(&'static io::Error),
-    /// This process has one already.
+    /// This process already has an error log.
     #[error("the error log has been set up before")]
     Again,
 }
 
-/// The file that this process logs to, if it is one.
+/// The log file of this process, if it logs to one.
 static LOG: OnceLock<LogFile> = OnceLock::new();
 
-/// Opened anew where that is possible, which takes the rights that the process was started with.
+/// Standard error, opened again if possible. That takes the rights that the process was started with.
 static STANDARD_ERROR: LazyLock<io::Result<Arc<Lines>>> =
     LazyLock::new(|| Output::sharing(io::stderr()).map(Lines::new));
 
-/// The open file of a log that goes on in another program, and its path.
+/// A log file's path and open descriptor, which another program continues to use.
 pub type HandedOn = (PathBuf, OwnedFd);
 
-/// Sends the events of this process, and of those that it forks, that are at least as severe as `level` to
-/// `target`; and the messages of panics. What was `handed_on` is used where it is what `target` asks for: it
-/// may not be ours to open any more. Root opens it for an `heir`.
+/// Sends events of at least severity `level` to `target`, and the messages of panics. This holds for this
+/// process and for the processes that it forks. `handed_on` is used if it is the file that `target` names,
+/// because this process may no longer be allowed to open that. Root opens the file for an `heir`.
 ///
 /// # Errors
 ///
-/// The file can't be opened, or this has been called before.
+/// The file cannot be opened, or this has been called before.
 pub fn init(
     target: &config::ErrorLog,
     level: LogLevel,
@@ -80,28 +82,28 @@ pub fn init(
         }
     };
     tracing::subscriber::set_global_default(subscriber(lines, level)).map_err(|_| InitError::Again)?;
-    // The usual report waits for whoever reads standard error.
+    // The usual report blocks until the reader of standard error reads it.
     std::panic::set_hook(Box::new(|panic| tracing::error!("{}", panic.to_string().replace('\n', " "))));
     Ok(())
 }
 
-/// Whether [`init`] would find what it needs. Nothing is made.
+/// Whether [`init`] would find what it needs. Creates nothing.
 ///
 /// # Errors
 ///
-/// The file can't be opened.
+/// The file cannot be opened.
 pub fn check(target: &config::ErrorLog) -> Result<(), InitError> {
-    // With the rights of the start, in case they are given up.
+    // Opened now with the initial rights, in case they are given up.
     LazyLock::force(&STANDARD_ERROR);
     let config::ErrorLog::File(path) = target else { return Ok(()) };
     output::check_append(path).map_err(|source| InitError::Open { path: path.clone(), source })
 }
 
-/// Opens what [`init`] would, which tells for certain; a file that is missing is made.
+/// Opens what [`init`] would open, which is a certain test. A missing file is created.
 ///
 /// # Errors
 ///
-/// The file can't be opened.
+/// The file cannot be opened.
 pub fn try_open(target: &config::ErrorLog, handed_on: Option<&HandedOn>) -> Result<(), InitError> {
     match target {
         config::ErrorLog::File(path) if handed_on.is_none_or(|(of, _)| of != path) => {
@@ -111,23 +113,23 @@ pub fn try_open(target: &config::ErrorLog, handed_on: Option<&HandedOn>) -> Resu
     }
 }
 
-/// The path and the open file of this process's log, if it is one.
+/// The path and the open file of this process's log, if it logs to a file.
 pub fn file() -> Option<(&'static Path, BorrowedFd<'static>)> {
     LOG.get().map(|log| (&*log.path, log.lines.output.as_fd()))
 }
 
-/// Opens the file of this process's log anew by its name, as after it was renamed. If that fails, the old one
-/// stays in use.
+/// Opens this process's log file again by its name, for example after it was renamed. If that fails, the
+/// old file stays in use.
 ///
 /// # Errors
 ///
-/// The file can't be opened for appending.
+/// The file cannot be opened for appending.
 pub fn reopen() -> io::Result<()> {
     LOG.get().map_or(Ok(()), LogFile::reopen)
 }
 
-/// A line on standard error, wherever the log is, if it can be written at once. What could mislead whoever
-/// reads it is [escaped](Plain).
+/// Writes a line to standard error, wherever the log is, if that is possible at once. Characters that could
+/// mislead the reader are [escaped](Plain).
 pub fn say(line: &str) {
     if let Ok(standard_error) = &*STANDARD_ERROR {
         standard_error.append(format!("{}\n", Plain(line)).as_bytes());
@@ -153,8 +155,8 @@ impl LogFile {
         Self { path: path.to_owned(), lines: Lines::new(output) }
     }
 
-    /// The descriptor stays the same: other processes may have it in common with this one.
-    /// Where the name leads to what is open there is nothing to do, which takes no right to that file.
+    /// The descriptor's number stays the same, because other processes may share the descriptor. If the
+    /// name leads to the open file, there is nothing to do, and no right to that file is needed.
     fn reopen(&self) -> io::Result<()> {
         if output::leads_to(&self.path, self.lines.output.as_fd()) {
             return Ok(());
@@ -163,7 +165,7 @@ impl LogFile {
     }
 }
 
-/// Where lines are appended, and what became of the last ones.
+/// Where lines are appended, and the messages that were lost.
 #[derive(Debug)]
 struct Lines {
     output: Output,
@@ -175,7 +177,7 @@ struct Lines {
 struct Missed {
     process: u32,
     messages: u64,
-    /// The last line has no end.
+    /// The last line is incomplete.
     torn: bool,
 }
 
@@ -184,11 +186,11 @@ impl Lines {
         Arc::new(Self { output, missed: Mutex::default() })
     }
 
-    /// A message, and before it what has become of others.
+    /// Writes a message, and before it a report of lost messages.
     fn append(&self, message: &[u8]) {
         let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
         if missed.process != process::id() {
-            // What was lost before a fork is told by who lost it.
+            // The process that lost messages before a fork reports them.
             *missed = Missed { process: process::id(), ..Missed::default() };
         }
         let mut text = missed.tell();
@@ -206,7 +208,7 @@ impl Lines {
         }
     }
 
-    /// Says how much of it is written.
+    /// Returns how much of the text was written.
     fn write(&self, text: &[u8]) -> usize {
         let mut written = 0;
         while written < text.len() {
@@ -228,7 +230,7 @@ impl Missed {
             text.push('\n');
         }
         if self.messages > 0 {
-            // Only memory is written to.
+            // Writing to memory cannot fail.
             let _ = SystemTime.format_time(&mut Writer::new(&mut text));
             let lost = self.messages;
             let _ = writeln!(text, "  WARN messages lost, which could not be written at once lost={lost}");
@@ -237,7 +239,7 @@ impl Missed {
     }
 }
 
-/// Never fails: there is no other place to say so.
+/// Never fails, because there is no other place to report an error.
 impl io::Write for &Lines {
     fn write(&mut self, message: &[u8]) -> io::Result<usize> {
         self.append(message);
@@ -249,7 +251,7 @@ impl io::Write for &Lines {
     }
 }
 
-/// Lets through one message a second and counts the others. Each kind of message has its own.
+/// Lets one message a second through and counts the others. Each kind of message has its own limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Limited {
     /// When the next message may pass, in monotonic milliseconds.
@@ -258,8 +260,8 @@ pub struct Limited {
 }
 
 impl Limited {
-    /// Whether a message may pass at `now_ms` (of any clock that does not go back), and then the number of
-    /// those since the last that might not.
+    /// Whether a message may pass at `now_ms` (of any clock that does not go back). If so, returns how many
+    /// have been suppressed since the last one.
     pub fn permit(&mut self, now_ms: u64) -> Option<u64> {
         if now_ms < self.next_ms {
             self.suppressed += 1;
@@ -269,7 +271,7 @@ impl Limited {
         Some(std::mem::take(&mut self.suppressed))
     }
 
-    /// Warns of something, unless that was done within the last second.
+    /// Logs a warning, unless one was logged within the last second.
     pub fn warn(&mut self, now_ms: u64, message: &str) {
         if let Some(suppressed) = self.permit(now_ms) {
             tracing::warn!(suppressed, "{message}");
@@ -277,7 +279,7 @@ impl Limited {
     }
 }
 
-/// A form of events that is one line each, in which what could mislead whoever reads it is escaped.
+/// Formats each event as one line, and escapes what could mislead the reader.
 struct OneLine<F>(F);
 
 impl<S, N, F> FormatEvent<S, N> for OneLine<F>
@@ -304,7 +306,7 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     tracing_subscriber::fmt()
-        // It would do so on standard error, and panic where that fails.
+        // Otherwise it would write to standard error, and panic if that fails.
         .log_internal_errors(false)
         .event_format(OneLine(format().compact().with_target(false)))
         .with_max_level(level)

@@ -1,12 +1,12 @@
-//! Faults that a test orders: a worker that fails at a step of its start.
+//! Faults for tests: a worker fails at a step of its start.
 //!
-//! `SLUICE_TEST_FAULT` names a file with two words in it, the step and what is to happen there: `abort`,
-//! `exit`, `panic` or `hang`. A worker that comes to that step does so. A third word, `once`, lets only the
-//! first worker that finds the file fail. One that hangs leaves a file beside it, which ends with its process
-//! ID. Without debug assertions, as in every build that serves anybody, there is nothing of this in the
-//! program.
+//! `SLUICE_TEST_FAULT` names a file with two words: the step and the fault, which is `abort`, `exit`,
+//! `panic` or `hang`. A worker that reaches that step fails in that way. With a third word, `once`, only
+//! the first worker that finds the file fails. A worker that hangs creates a file next to it, whose name
+//! ends with the worker's process ID. Without debug assertions, as in every production build, the program
+//! contains none of this.
 
-/// In a worker: the named step of its start. Fails here if a test has ordered that.
+/// In a worker: marks the named step of its start. Fails here if a test has requested that.
 pub(crate) fn at(step: &str) {
     #[cfg(debug_assertions)]
     ordered::strike(step);
@@ -28,7 +28,7 @@ mod ordered {
             return;
         }
         let how = words.next();
-        // Several workers may see the file; one of them can take it away.
+        // Several workers may see the file, but only one of them can remove it.
         if words.next() == Some("once") && fs::remove_file(Path::new(&path)).is_err() {
             return;
         }
@@ -37,7 +37,7 @@ mod ordered {
             Some("exit") => process::exit(1),
             Some("panic") => panic!("a test has ordered a panic"),
             _ => {
-                // For a test that has to know.
+                // Tells the test which process hangs.
                 let _ = fs::write(Path::new(&path).with_extension(process::id().to_string()), "");
                 loop {
                     thread::sleep(Duration::from_hours(1));

@@ -1,20 +1,22 @@
-//! Helper threads, which wait for the disk in an event loop's place.
+//! Helper threads, which wait for the disk instead of an event loop.
 //!
 //! ```text
 //! conversation -- Job --> submit --> queue --> helper --> Finished --> eventfd --> loop --> conversation
 //! ```
 //!
-//! A job holds all that it needs (an open file, a path), so nothing happens to it when the connection that
-//! asked for it is closed meanwhile; who waits for it is known to the loop alone, by slot and ticket. Those
-//! who want the same wait for the same job. The queue is bounded by the connections, each of which waits for
-//! one job at most. It may be bounded by time as well: as long as a job that came now would take longer than
-//! clients are welcome for, nobody is accepted ([`is_behind`](Helpers::is_behind)).
+//! A job holds everything that it needs (an open file, a path). So it is not affected if the connection
+//! that requested it is closed meanwhile. Only the loop knows which connections wait for a job, by slot and
+//! ticket. Connections that want the same thing wait for the same job. The queue is bounded by the
+//! connections, each of which waits for one job at most. It may also be bounded by time: the loop accepts
+//! no client while a new job would take longer than the configured delay
+//! ([`is_behind`](Helpers::is_behind)).
 //!
-//! A disk that hangs keeps those who ask it, and nobody can call them back. So a helper whose job takes long
-//! is *stuck*, and another is started in its place, up to a bound. Where half as many are stuck as there are
-//! helpers, no other job of the same [disk](Disk) is begun; and if they have been for as long as a client
-//! waits, none is taken on, for it would wait in vain. Nobody keeps a clock for that: clients that wait are
-//! looked at now and then, and have the helpers [looked after](Helpers::look_after).
+//! A disk that hangs blocks the threads that access it, and nothing can interrupt them. So a helper whose
+//! job takes long is *stuck*, and another helper is started in addition, up to a bound. If half as many
+//! helpers are stuck at one [disk](Disk) as there should be helpers, no other job of that disk is begun. If
+//! they have been stuck for as long as a client waits, no job for it is accepted, because the client would
+//! wait in vain. There is no timer for this. The loop checks waiting clients from time to time, and then
+//! calls [`look_after`](Helpers::look_after).
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -32,27 +34,27 @@ use crate::counters::{Counters, HelperJob};
 /// Something that may have to wait for a disk.
 #[derive(Debug)]
 pub enum Job {
-    /// Looking up what a name stands for.
+    /// Looking up what a name leads to.
     Lookup(Box<Lookup<'static>>),
     /// Bringing a window of a file into memory.
     Fetch(Fetch),
 }
 
-/// What has become of a job.
+/// The result of a job.
 #[derive(Debug)]
 pub enum Done {
-    /// What a lookup has found.
+    /// The result of a lookup.
     LookedUp(Box<Lookup<'static>>, LookupResult),
-    /// The window is in memory, or can't be had.
+    /// The window is in memory, or cannot be read.
     Fetched,
 }
 
 /// A job that has been done.
 #[derive(Debug)]
 pub struct Finished {
-    /// What it is known by.
+    /// The key of the job.
     pub name: Name,
-    /// What has become of it.
+    /// Its result.
     pub done: Done,
 }
 
@@ -61,7 +63,7 @@ pub struct Finished {
 pub struct Waiter {
     /// The connection's slot.
     pub index: u32,
-    /// Which of its waits.
+    /// Which of the connection's waits.
     pub ticket: u64,
 }
 
@@ -75,7 +77,7 @@ pub struct Helpers {
     /// Jobs that are not finished.
     awaited: HashMap<Name, Awaited>,
     pace: Pace,
-    /// The longest delay at which clients are still welcome.
+    /// The longest delay at which clients are still accepted.
     most_ms: Option<u64>,
     counters: &'static Counters,
 }
@@ -90,16 +92,17 @@ struct Awaited {
 /// How fast jobs are finished.
 #[derive(Debug, Default)]
 struct Pace {
-    /// How many of late, and in how much time, that without jobs left out.
+    /// How many jobs were finished recently. `busy_ms` is the time for that, without times that had no
+    /// jobs.
     finished: f64,
     busy_ms: f64,
-    /// Until when that has been counted.
+    /// The time up to which that has been counted.
     counted_ms: u64,
-    /// What a job took of late, waiting included: an average.
+    /// How long a job took recently, including its wait: an average.
     took_ms: f64,
 }
 
-/// What a job is known by: alike for all who want the same.
+/// The key of a job, equal for all connections that want the same thing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Name(Wanted);
 
@@ -107,11 +110,11 @@ pub struct Name(Wanted);
 enum Wanted {
     Path(Box<[u8]>, Variant),
     Window(u64, u64, u64),
-    /// What one waiter wants for itself.
+    /// What one waiter wants only for itself.
     Ticket(u64),
 }
 
-/// The disk that a job waits for, as far as can be told before it answers.
+/// The disk that a job waits for, as far as this is known before the disk answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Disk {
     /// A directory in the root, which may be another file system.
@@ -119,14 +122,14 @@ enum Disk {
     Device(u64),
 }
 
-/// How many helpers there are to be, and how long their jobs may take.
+/// How many helpers there should be, and how long their jobs may take.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     /// Helpers that are not stuck.
     helpers: usize,
     /// After this a helper is stuck.
     long_ms: u64,
-    /// After this nobody waits for its job any more.
+    /// After this, no connection waits for its job any more.
     timeout_ms: u64,
 }
 
@@ -134,26 +137,26 @@ struct Bounds {
 struct Shared {
     bounds: Bounds,
     queue: Mutex<Queue>,
-    /// There is something in the queue, or it has been closed.
+    /// The queue has a job, or has been closed.
     more: Condvar,
     /// A helper has ended.
     ended: Condvar,
     finished: Mutex<Vec<Finished>>,
-    /// Something has been finished.
+    /// Signals that a job has been finished.
     wake: Wake,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     jobs: VecDeque<Task>,
-    /// What helpers are about.
+    /// Jobs that helpers are working on.
     running: Vec<Running>,
     closed: bool,
     /// Helpers that have not ended.
     helpers: usize,
 }
 
-/// A job, and since when it is to be done.
+/// A job, and the time since which it waits.
 #[derive(Debug)]
 struct Task {
     name: Name,
@@ -162,7 +165,7 @@ struct Task {
     since_ms: u64,
 }
 
-/// A job under way, and since when.
+/// A job that a helper is working on, and since when.
 #[derive(Debug)]
 struct Running {
     name: Name,
@@ -170,26 +173,27 @@ struct Running {
     since_ms: u64,
 }
 
-/// How often a wait is looked at before it is given up. A helper is stuck after the first part of that time.
+/// How many times a wait is checked before it is given up. A helper is stuck after the first such part of
+/// that time.
 pub const LOOKS: u32 = 8;
-/// Of late is as far back as this. A disk that is shared may be given in parts of a tenth of a second.
+/// "Recently" means this far back. A shared disk may be granted in parts of a tenth of a second.
 const OF_LATE_MS: f64 = 1000.0;
-/// Averages of jobs are over about so many.
+/// Averages cover about this many jobs.
 const SOME_JOBS: f64 = 16.0;
-/// How many times as many helpers there may be as there should, with those that are stuck.
+/// The most helpers, as a multiple of the configured number. This includes stuck helpers.
 const MOST_HELPERS: usize = 4;
 
-/// Helpers look and read, and call nothing deep.
+/// Helpers look up names and read. They have no deep calls.
 const STACK: usize = 256 << 10;
-/// How long the end of service waits for jobs that nobody waits for any more.
+/// How long the end of service waits for jobs that no connection needs any more.
 const LAST_JOBS: Duration = Duration::from_secs(1);
 
 impl Helpers {
-    /// Starts as many threads as the settings say, which look names up with `resolvers`.
+    /// Starts as many threads as the settings request. They look up names with `resolvers`.
     ///
     /// # Errors
     ///
-    /// There are no threads or no eventfd to be had.
+    /// There are no threads or no eventfd left.
     pub fn start(
         settings: &AmpedSettings,
         resolvers: Arc<Resolvers>,
@@ -219,8 +223,8 @@ impl Helpers {
         Ok(helpers)
     }
 
-    /// Has a job done for a waiter, or lets it wait for the same job of another. Says whether it is worth
-    /// waiting for.
+    /// Queues a job for a waiter, or lets it wait for the same job of another waiter. Returns whether that
+    /// is worth waiting for.
     #[must_use]
     pub fn submit(&mut self, waiter: Waiter, job: Job, now_ms: u64) -> bool {
         let (name, disk) = (Name::of(&job, waiter), Disk::of(&job));
@@ -239,14 +243,15 @@ impl Helpers {
         true
     }
 
-    /// Has a lookup that was finished done once more, for the same waiters.
+    /// Repeats a finished lookup for the same waiters.
     pub fn look_up_again(&mut self, name: Name, lookup: Box<Lookup<'static>>, now_ms: u64) {
         let job = Job::Lookup(lookup);
         self.enqueue(Task { name, disk: Disk::of(&job), job, since_ms: now_ms });
     }
 
-    /// Starts helpers in place of those that are stuck, and gives up jobs that were not begun in time. Those
-    /// who wait for one of these still are to wait no longer. To be called when somebody has waited long.
+    /// Starts helpers in addition to those that are stuck, and gives up jobs that were not begun in time.
+    /// Returns the connections that still wait for such a job; they must stop waiting. Call this when a
+    /// connection has waited long.
     #[must_use]
     pub fn look_after(&mut self, now_ms: u64) -> Vec<Waiter> {
         let bounds = self.shared.bounds;
@@ -271,9 +276,9 @@ impl Helpers {
         late.iter().flat_map(|name| self.release(name, now_ms)).collect()
     }
 
-    /// What has been finished since this was asked last.
+    /// The jobs finished since the last call.
     pub fn take_finished(&mut self, now_ms: u64) -> Vec<Finished> {
-        // Before the list is taken: what comes in between wakes the loop once more.
+        // Cleared before the list is taken. So a job that is finished in between wakes the loop again.
         let _ = self.shared.wake.clear();
         let finished = std::mem::take(&mut *lock(&self.shared.finished));
         if self.counters.helpers_stuck.get() > 0 {
@@ -283,7 +288,7 @@ impl Helpers {
         finished
     }
 
-    /// Those who wait for a job that is finished.
+    /// The connections that wait for a finished job.
     pub fn release(&mut self, name: &Name, now_ms: u64) -> Vec<Waiter> {
         let Some(Awaited { waiters, since_ms }) = self.awaited.remove(name) else { return Vec::new() };
         self.pace.finished(since_ms, now_ms);
@@ -291,9 +296,9 @@ impl Helpers {
         waiters
     }
 
-    /// Whether the disk is too far behind for more clients: a job that came now would take longer than
-    /// clients are welcome for. To be asked when jobs have been finished: a disk that finishes none says
-    /// nothing about others, and must not keep clients from those.
+    /// Whether the disk is too far behind for more clients: a new job would take longer than the configured
+    /// delay. Call this only when jobs have been finished. A disk that finishes no job shows nothing about
+    /// other disks, and must not keep clients from those.
     pub fn is_behind(&self) -> bool {
         let delay_ms = self.pace.delay_ms(self.awaited.len());
         self.counters.disk_delay_us.set((delay_ms * 1e3) as u64);
@@ -303,7 +308,7 @@ impl Helpers {
     fn start_another(&mut self) -> io::Result<()> {
         let (shared, resolvers) = (Arc::clone(&self.shared), Arc::clone(&self.resolvers));
         let thread = thread::Builder::new().name(format!("helper {}", self.started)).stack_size(STACK);
-        // Before it can see that there are too many.
+        // Counted before the thread can check whether there are too many.
         lock(&self.shared.queue).helpers += 1;
         let started = thread.spawn(move || help(&shared, &resolvers));
         self.started += 1;
@@ -322,15 +327,15 @@ impl Helpers {
 }
 
 impl AsFd for Helpers {
-    /// Readable when something has been finished.
+    /// Readable when a job has been finished.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.wake.as_fd()
     }
 }
 
 impl Drop for Helpers {
-    /// Forgets what has not been begun, and waits for the rest, but not for ever: a disk that hangs holds up
-    /// no end.
+    /// Drops jobs that have not been begun, and waits for the others, but not for ever: a disk that hangs
+    /// must not delay an end.
     fn drop(&mut self) {
         let bounds = self.shared.bounds;
         let is_awaited = |queue: &mut Queue| queue.helpers > queue.stuck(bounds, sys::clock::monotonic_ms());
@@ -385,8 +390,8 @@ impl Pace {
         self.took_ms += (now_ms.saturating_sub(since_ms) as f64 - self.took_ms) / SOME_JOBS;
     }
 
-    /// What a job that comes now will take behind so many others. By Little's law, but no longer than jobs
-    /// have taken of late: those that are stuck are waited for by nobody else.
+    /// How long a new job will take behind `unfinished` others. This follows Little's law, but is at most
+    /// the time that jobs have taken recently, because no other job waits for those that are stuck.
     fn delay_ms(&self, unfinished: usize) -> f64 {
         let by_number = unfinished as f64 * self.busy_ms / self.finished.max(1.0);
         by_number.min(self.took_ms)
@@ -394,7 +399,7 @@ impl Pace {
 }
 
 impl Bounds {
-    /// Helpers that may be stuck at one disk before no other is let go there.
+    /// How many helpers may be stuck at one disk before no other is allowed there.
     fn most_at_one_disk(self) -> usize {
         (self.helpers / 2).max(1)
     }
@@ -412,20 +417,20 @@ impl Queue {
         self.running.iter().filter(|running| running.has_taken(bounds.long_ms, now_ms)).count()
     }
 
-    /// Whether as many jobs of a disk have taken this long as may.
+    /// Whether the most jobs that one disk may have been running this long already.
     fn is_full(&self, disk: &Disk, bounds: Bounds, ms: u64, now_ms: u64) -> bool {
         let there = |running: &&Running| running.disk == *disk && running.has_taken(ms, now_ms);
         self.running.iter().filter(there).count() >= bounds.most_at_one_disk()
     }
 
-    /// Whether a job would be waited for in vain: it is under way, or others of its disk are, and have taken
+    /// Whether waiting for a job would be in vain. Then this job, or others of its disk, have been running
     /// too long already.
     fn is_hopeless(&self, name: &Name, disk: &Disk, bounds: Bounds, now_ms: u64) -> bool {
         let same = |running: &Running| running.name == *name && running.has_taken(bounds.timeout_ms, now_ms);
         self.is_full(disk, bounds, bounds.timeout_ms, now_ms) || self.running.iter().any(same)
     }
 
-    /// The first job of a disk that does not have its full number of helpers stuck.
+    /// The first job of a disk that does not have its full number of stuck helpers.
     fn take(&mut self, bounds: Bounds, now_ms: u64) -> Option<Task> {
         let full: Vec<Disk> = self
             .running
@@ -440,8 +445,8 @@ impl Queue {
 }
 
 impl Shared {
-    /// The next job; `None` when there will be no more, or there are helpers enough without the one that
-    /// asks, which has ended then.
+    /// The next job. `None`: there will be no more, or there are enough helpers without this one. Then this
+    /// helper has ended.
     fn next(&self) -> Option<Task> {
         let mut queue = lock(&self.queue);
         loop {
@@ -450,7 +455,7 @@ impl Shared {
             if queue.closed || too_many {
                 queue.helpers -= 1;
                 self.ended.notify_all();
-                // What it was woken for is another's.
+                // Another helper must take what this one was woken for.
                 self.more.notify_one();
                 return None;
             }
@@ -477,13 +482,13 @@ impl Shared {
         list.push(finished);
         // One wake-up is enough for all that the loop has not taken yet.
         if list.len() == 1 {
-            // The eventfd lives as long as this.
+            // Writing cannot fail: the eventfd lives as long as this.
             let _ = self.wake.wake();
         }
     }
 }
 
-/// The life of a helper.
+/// The main loop of a helper.
 fn help(shared: &Shared, resolvers: &Resolvers) {
     while let Some(Task { name, job, .. }) = shared.next() {
         let done = match job {
@@ -500,7 +505,7 @@ fn help(shared: &Shared, resolvers: &Resolvers) {
     }
 }
 
-/// Whoever panicked with the lock held left the list as it was before or after a push.
+/// A thread that panicked with the lock held left the list as it was before or after a push.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -509,7 +514,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    /// A job each `each_ms` for a second, each of which took `took_ms`.
+    /// One job every `each_ms` for a second. Each of them took `took_ms`.
     fn pace(each_ms: u64, took_ms: u64) -> Pace {
         let mut pace = Pace { counted_ms: 5_000, ..Pace::default() };
         for n in 1..=1_000 / each_ms {
@@ -526,9 +531,9 @@ mod tests {
         };
         expect(pace(2, 400).delay_ms(100), 200.0);
         expect(pace(10, 400).delay_ms(30), 300.0);
-        // Jobs of a disk that hangs are no reason to wait for one that does not.
+        // Jobs of a hanging disk do not delay jobs of another disk.
         expect(pace(10, 20).delay_ms(1_000), 20.0);
-        // Bursts, as of a disk that is throttled.
+        // Bursts, as from a throttled disk.
         let mut bursts = Pace { counted_ms: 5_000, ..Pace::default() };
         for n in 0..4_000 {
             let now_ms = 5_000 + (n / 100 + 1) * 100;

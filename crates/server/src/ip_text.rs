@@ -1,10 +1,10 @@
-//! An IP address as text, without an allocation or the formatting machinery: access logs and parameters of
-//! applications have one with each request.
+//! An IP address as text, without an allocation or the formatting machinery. Each request needs one for
+//! access logs and for the parameters of applications.
 
 use std::io::Write as _;
 use std::net::IpAddr;
 
-/// The text of an address; an IPv4 address within IPv6 as what it is.
+/// The text of an address. An IPv4 address within IPv6 appears as IPv4.
 #[derive(Clone, Copy, Debug)]
 pub struct IpText {
     bytes: [u8; MOST],
@@ -15,7 +15,7 @@ pub struct IpText {
 const MOST: usize = 45;
 
 impl IpText {
-    /// Of that address.
+    /// The text of that address.
     pub fn of(address: IpAddr) -> Self {
         let mut text = Self { bytes: [0; MOST], length: 0 };
         match address.to_canonical() {
@@ -30,7 +30,7 @@ impl IpText {
             }
             IpAddr::V6(address) => {
                 let mut room = &mut text.bytes[..];
-                // It has room for each.
+                // The buffer has room for every address.
                 let _ = write!(room, "{address}");
                 text.length = MOST - room.len();
             }

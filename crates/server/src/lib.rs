@@ -1,8 +1,8 @@
 //! The server: everything between settings and sockets.
 //!
-//! [`run`] opens sockets and logs, drops privileges, and hands a [`service`] and the listeners to an
-//! [`architecture`], which lets [`conversation`]s (a socket and an `http1::Connection` each) answer from
-//! [`content`].
+//! [`run`] opens sockets and logs, drops privileges, and passes a [`service`] and the listeners to an
+//! [`architecture`]. The architecture runs [`conversation`]s, each of which has a socket and an
+//! `http1::Connection`. They answer from [`content`].
 
 pub mod accept;
 pub mod access_log;

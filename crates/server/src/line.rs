@@ -1,8 +1,8 @@
-//! What else can be done with a client's socket than moving bytes: ask whether the client has left, and where
-//! the connection was accepted, and lend the socket to an application.
+//! What a client's socket can do besides moving bytes: report whether the client has disconnected and where
+//! the connection was accepted, and be lent to an application.
 //!
-//! A [`channel`](crate::channel) moves the bytes, and hands a conversation such a line. A client without a
-//! socket is taken to be there until its input ends, and is not lent.
+//! A [`channel`](crate::channel) moves the bytes, and gives a conversation a `Line`. A client without a
+//! socket counts as connected until its input ends, and cannot be lent.
 
 use std::os::fd::BorrowedFd;
 
@@ -14,23 +14,23 @@ use crate::gateway::Lendable;
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
     socket: Option<BorrowedFd<'a>>,
-    /// What is written to the socket is what the client reads, so that somebody else can write to it.
+    /// The client reads exactly what is written to the socket, so another process can write to it.
     is_plain: bool,
-    /// Calls on it block.
+    /// Calls on the socket block.
     blocks: bool,
 }
 
 impl<'a> Line<'a> {
-    /// Of a client without a socket of its own.
+    /// For a client without a socket.
     pub const NONE: Line<'static> = Line { socket: None, is_plain: false, blocks: false };
 
-    /// Of a client that reads what is written to this socket, where calls block or don't.
+    /// For a client that reads exactly what is written to this socket. `blocks`: calls on it block.
     #[inline]
     pub fn plain(socket: BorrowedFd<'a>, blocks: bool) -> Self {
         Self { socket: Some(socket), is_plain: true, blocks }
     }
 
-    /// Of a client with whom something is agreed about the bytes of this socket. It can't be lent.
+    /// For a client whose bytes on this socket are encoded. It cannot be lent.
     #[inline]
     pub fn veiled(socket: BorrowedFd<'a>) -> Self {
         Self { socket: Some(socket), is_plain: false, blocks: false }
@@ -46,12 +46,12 @@ impl<'a> Line<'a> {
         self.socket.is_some_and(socket::is_broken)
     }
 
-    /// The address that the client has connected to, if that can be told.
+    /// The address that the client has connected to, if that is known.
     pub fn local_address(self) -> Option<LocalAddress> {
         socket::local_address(self.socket?).ok()
     }
 
-    /// What an application may be lent, if the client is one that may be.
+    /// What an application may be lent, if this client may be lent.
     pub fn lendable(self) -> Option<Lendable<'a>> {
         let socket = self.socket.filter(|_| self.is_plain)?;
         Some(Lendable { socket, blocks: self.blocks })

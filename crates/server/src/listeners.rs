@@ -1,14 +1,15 @@
 //! Listening sockets: opened from settings or inherited from systemd, before privileges are dropped.
 //!
-//! Each copy of the server [has its own](Settings::addresses_of_copies). Where copies share an address, a
-//! member of an `SO_REUSEPORT` group is opened for each, and the kernel decides whose accept queue a
-//! connection enters. The first has the address to itself before it lets the others join, so that no two
-//! servers share one in silence.
+//! Each copy of the server [has its own](Settings::addresses_of_copies). If copies share an address, each
+//! gets a member of an `SO_REUSEPORT` group, and the kernel decides whose accept queue a connection enters.
+//! The first copy has the address exclusively before it lets the others join. So two servers never share
+//! one unnoticed.
 //!
-//! What is set on a socket holds for all who have it open, and outlives who set it. So new handshakes are
-//! refused by those only who know that nobody is to accept there any more: the supervisor, at the end of the
-//! server or where an address goes, and workers whose supervisor is gone. On a socket that was handed over,
-//! which somebody else goes on with, nobody does.
+//! An option set on a socket holds for all processes that have it open, and outlives the process that set
+//! it. So new handshakes are refused only by a process that knows that nothing is to accept there any more.
+//! This is the supervisor, at the end of the server or when an address is removed, or a worker whose
+//! supervisor is gone. No process refuses them on a socket that was passed to the server, because its owner
+//! continues to use it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,16 +22,16 @@ use sys::socket::{self, ListenOptions, LocalAddress, SocketFile};
 use crate::config::{CopiesBy, ListenAddress, Settings, SocketFileSettings, dealt};
 use crate::placement;
 
-/// Listeners that belong together. Supervisor, workers and the status endpoint each have descriptors of their
-/// own for them.
+/// Listeners that belong together. Supervisor, workers and the status endpoint each have their own
+/// descriptors for them.
 pub type Listeners = Vec<Arc<Listener>>;
 
-/// What one worker accepts from.
+/// The listeners that one worker accepts from.
 #[derive(Clone, Debug, Default)]
 pub struct Share {
-    /// To be served until the end.
+    /// Serve these until the end.
     pub serving: Listeners,
-    /// That a reload has removed: to be emptied and closed.
+    /// A reload has removed these: empty and close them.
     pub retiring: Listeners,
 }
 
@@ -40,13 +41,13 @@ pub struct Listener {
     socket: OwnedFd,
     /// The process that opened it.
     owner: u32,
-    /// The address that was asked for; `None` where the socket was inherited.
+    /// The requested address; `None` if the socket was inherited.
     pub asked: Option<ListenAddress>,
-    /// The address that it got (port 0 picks one).
+    /// The actual address (port 0 picks one).
     pub address: ListenAddress,
 }
 
-/// A listener could not be had.
+/// A listener could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Binding or listening failed.
@@ -57,18 +58,18 @@ pub enum ListenError {
         /// Why not.
         source: io::Error,
     },
-    /// Copies can't have listeners of their own in that way.
+    /// Copies cannot have their own listeners in that way.
     #[error("{0}")]
     Plan(String),
-    /// Connections can't be led to the copy on their CPU.
+    /// The kernel cannot steer connections to the copy on their CPU.
     #[error("cannot steer the connections of {address} by CPU: {source}")]
     Steer {
-        /// Of what.
+        /// The address of the connections.
         address: ListenAddress,
         /// Why not.
         source: io::Error,
     },
-    /// What systemd handed over is not usable.
+    /// The socket passed by systemd is not usable.
     #[error("inherited descriptor {name}: {reason}")]
     Inherited {
         /// Its name or number.
@@ -78,7 +79,7 @@ pub enum ListenError {
     },
 }
 
-/// What somebody can do about it.
+/// What the operator can do about it.
 fn advice(address: &ListenAddress, why: &io::Error) -> String {
     match (address, why.kind()) {
         (ListenAddress::Tcp(tcp), io::ErrorKind::AddrInUse) => {
@@ -92,7 +93,7 @@ fn advice(address: &ListenAddress, why: &io::Error) -> String {
 }
 
 impl ListenError {
-    /// What kind of refusal it is.
+    /// The kind of the error.
     pub fn kind(&self) -> io::ErrorKind {
         match self {
             Self::Listen { source, .. } | Self::Steer { source, .. } => source.kind(),
@@ -102,8 +103,8 @@ impl ListenError {
 }
 
 impl Listener {
-    /// Whether connections wait to be accepted. A socket that an orphan beside this process has stopped is
-    /// for ever readable.
+    /// Whether connections wait to be accepted. If another orphaned process has stopped the socket, it
+    /// stays readable for ever, with a hang-up.
     pub fn has_queue(&self) -> bool {
         poll::wait_for([(self.as_fd(), Interest::READABLE)], Some(0))
             .is_ok_and(|[event]| event.readable && !event.hang_up)
@@ -113,13 +114,13 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// The address is in use, not ours, or not permitted.
+    /// The address is in use, is not one of this machine's, or is not permitted.
     pub fn open(address: &ListenAddress, settings: &Settings) -> Result<Self, ListenError> {
         Self::open_at(address, address, settings, false)
     }
 
-    /// Listens at `address`, for a place in the plan that says `asked`: the port of the latter may be 0. It
-    /// `joins` whoever listens there and lets it, or has the address to itself.
+    /// Listens at `address`, for an entry `asked` of the plan, whose port may be 0. If it `joins`, it
+    /// shares the address with listeners that allow that; otherwise it has the address exclusively.
     fn open_at(
         asked: &ListenAddress,
         address: &ListenAddress,
@@ -140,62 +141,63 @@ impl Listener {
         Ok(Self { socket, owner: std::process::id(), asked: Some(asked.clone()), address })
     }
 
-    /// Takes over a socket that the process `owner` opened; this one, when it was another program.
+    /// Takes over a socket that the process `owner` opened. That may be this process, when it ran another
+    /// program.
     ///
     /// # Errors
     ///
-    /// It has no address.
+    /// The socket has no address.
     pub fn adopt(socket: OwnedFd, asked: Option<ListenAddress>, owner: u32) -> io::Result<Self> {
         let address = local_address(&socket)?;
         Ok(Self { socket, owner, asked, address })
     }
 
-    /// Whether it is this server's alone: one that was handed over is still open in whoever did, and in a
-    /// successor perhaps.
+    /// Whether only this server has the socket. One that was passed to it is still open in the process that
+    /// passed it, and perhaps in a successor.
     pub fn is_ours(&self) -> bool {
         self.asked.is_some()
     }
 
-    /// Has clients that begin to connect try again, and not be reset when it is closed; see
-    /// [`socket::refuse_new_handshakes`]. For all who have it open, if it is this server's alone, and until
-    /// it is closed.
+    /// Makes clients that begin to connect try again, so that closing the listener does not reset them; see
+    /// [`socket::refuse_new_handshakes`]. Does nothing unless only this server has the socket. Holds for
+    /// all processes that have it open, until it is closed.
     pub fn refuse_new_handshakes(&self) {
         // Unix sockets have no handshake.
         if self.is_ours()
             && self.address.is_tcp()
             && let Err(error) = socket::refuse_new_handshakes(self)
         {
-            // The manual says where and why; at the end nothing can be done about it.
+            // The manual explains where and why. At the end nothing can be done about it.
             tracing::debug!("clients may be reset when {} is closed: {error}", self.address);
         }
     }
 
-    /// Whether one that retires is to be closed: it was `waited` for handshakes under way, and its queue is
-    /// `empty`. What was handed over may never be empty, and whoever is in its queue is not lost with this
-    /// process.
+    /// Whether a retiring listener is to be closed. `waited`: it has waited for handshakes under way.
+    /// `empty`: its queue is empty. A socket that was passed to this server may never be empty, and the
+    /// clients in its queue are not lost with this process.
     pub fn is_over(&self, waited: bool, empty: bool) -> bool {
         if self.is_ours() { waited && empty } else { waited || empty }
     }
 
-    /// Leaves the address to whoever comes next, though others still have this open. Clients in its queue are
-    /// reset: a worker whose supervisor is gone calls it when the queue is empty and no new handshakes are
-    /// answered; the supervisor, where a reload that opened it has failed.
+    /// Frees the address for a successor, although other processes still have the socket open. Clients in
+    /// its queue are reset. A worker whose supervisor is gone calls this when the queue is empty and no new
+    /// handshakes are answered. The supervisor calls it after a failed reload that opened the socket.
     pub fn stop_listening(&self) {
         if self.is_ours() {
-            // One that has stopped already says that it is not connected.
+            // A socket that has stopped already reports that it is not connected.
             let _ = socket::stop_listening(self);
         }
     }
 
-    /// Closes it in this process, whoever still holds it here. A worker came with copies of all that the
-    /// supervisor holds.
+    /// Closes the socket in this process, even if other parts of it still hold the listener. A worker
+    /// starts with copies of all that the supervisor holds.
     pub fn close(&self) {
         if let Err(error) = socket::vacate(self) {
             tracing::error!("cannot close the listener {}: {error}", self.address);
         }
     }
 
-    /// Takes over a socket that listens already.
+    /// Takes over a socket that already listens.
     fn inherited(given: sys::inherited::Inherited) -> Result<Self, ListenError> {
         let name = given.name.unwrap_or_else(|| "without a name".into());
         let wrong = |reason: String| ListenError::Inherited { name: name.clone(), reason };
@@ -218,7 +220,8 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Whoever made a socket file removes it: workers don't, and systemd keeps its own.
+        // The process that created a socket file removes it. Workers do not, and systemd keeps its own
+        // files.
         if let (Some(_), ListenAddress::Unix(path)) = (&self.asked, &self.address)
             && self.owner == std::process::id()
         {
@@ -227,12 +230,12 @@ impl Drop for Listener {
     }
 }
 
-/// Opens the listeners of each copy: those handed over by systemd if there are any, else those of the
+/// Opens the listeners of each copy: those passed by systemd if there are any, otherwise those of the
 /// settings.
 ///
 /// # Errors
 ///
-/// The first that can't be had.
+/// The first listener that cannot be opened.
 pub fn open_all(settings: &Settings) -> Result<Vec<Listeners>, ListenError> {
     let given = sys::inherited::take()
         .map_err(|error| ListenError::Inherited { name: "LISTEN_FDS".into(), reason: error.to_string() })?;
@@ -243,7 +246,7 @@ pub fn open_all(settings: &Settings) -> Result<Vec<Listeners>, ListenError> {
     let given = given.collect::<Result<Listeners, _>>()?;
     let copies = settings.copies;
     if shares_addresses(settings.copies_by) {
-        // They can't be opened once more, but shared.
+        // They cannot be opened again, but they can be shared.
         return Ok(vec![given; copies]);
     }
     dealt(&given, copies).ok_or_else(|| ListenError::Inherited {
@@ -252,11 +255,11 @@ pub fn open_all(settings: &Settings) -> Result<Vec<Listeners>, ListenError> {
     })
 }
 
-/// The listeners that changed settings ask for: those of `current` that go on, and new ones.
+/// The listeners that changed settings request: those of `current` that go on, and new ones.
 ///
 /// # Errors
 ///
-/// A new one can't be had; nothing has changed then.
+/// A new one cannot be opened. Then nothing has changed.
 pub fn reopen(current: &[Listeners], settings: &Settings) -> Result<Vec<Listeners>, ListenError> {
     if current.iter().flatten().any(|listener| listener.asked.is_none()) {
         return Ok(current.to_vec());
@@ -266,7 +269,7 @@ pub fn reopen(current: &[Listeners], settings: &Settings) -> Result<Vec<Listener
     for (copy, addresses) in plan.iter().enumerate() {
         let mut listeners: Listeners = Vec::new();
         for (at, asked) in addresses.iter().enumerate() {
-            // A free port may have been asked for more than once.
+            // Port 0 may have been requested more than once.
             let goes_on = |old: &&Arc<Listener>| {
                 old.asked.as_ref() == Some(asked) && !listeners.iter().any(|taken| Arc::ptr_eq(taken, old))
             };
@@ -288,7 +291,7 @@ pub fn reopen(current: &[Listeners], settings: &Settings) -> Result<Vec<Listener
     Ok(copies)
 }
 
-/// Has connections go to the copy on the CPU where they come in.
+/// Steers connections to the copy on the CPU where they arrive.
 fn steer(first: &Listeners, settings: &Settings) -> Result<(), ListenError> {
     let usable = sys::process::allowed_cpus().unwrap_or_default();
     let usable = settings.cpus.as_ref().unwrap_or(&usable);
@@ -300,7 +303,7 @@ fn steer(first: &Listeners, settings: &Settings) -> Result<(), ListenError> {
     Ok(())
 }
 
-/// Another member of the group of `first`; a Unix socket can't have one, and is shared.
+/// Opens another member of the group of `first`. A Unix socket has no groups, so it is shared.
 fn join(
     first: &Arc<Listener>,
     asked: &ListenAddress,
@@ -317,11 +320,12 @@ fn join(
     }
 }
 
-/// Listens at an address; `file` is for that of a Unix socket, which has no option but its backlog.
+/// Listens at an address. `file` applies to a Unix socket, which uses no option except its backlog.
 ///
 /// # Errors
 ///
-/// The address is in use, not ours, or not permitted, or there is no such user or group.
+/// The address is in use, is not one of this machine's, or is not permitted, or there is no such user or
+/// group.
 pub fn bind(
     address: &ListenAddress,
     options: &ListenOptions,

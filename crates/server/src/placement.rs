@@ -1,8 +1,8 @@
-//! On which CPUs a worker runs, and which of a copy's listeners it serves.
+//! Decides on which CPUs a worker runs, and which of a copy's listeners it serves.
 
 use crate::config::{Mapping, Settings};
 
-/// One worker among all: the copy that it belongs to, and its number within it.
+/// One worker among all: its copy, and its number within the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// From 0 to below `settings.copies`.
@@ -20,13 +20,13 @@ impl Position {
 
     /// The CPUs that this worker runs on, of those that the process may use; `None`: on any.
     ///
-    /// Sets that are given go to copies in turn, or to the workers of a single copy. Without any, copies
-    /// share out what CPUs there are, evenly as far as possible; where there are more copies than CPUs,
-    /// several run on one.
+    /// Configured sets go to copies in turn, or to the workers of a single copy. Without sets, copies
+    /// divide the available CPUs as evenly as possible. If there are more copies than CPUs, several run on
+    /// one.
     pub fn cpus(self, settings: &Settings, usable: &[usize]) -> Option<Vec<usize>> {
         let sets = &settings.placement.cpus;
         if settings.copies == 1 && settings.layout().shares_connections {
-            // Its stages have them, see `of_stages`.
+            // Its stages have the CPUs; see `of_stages`.
             return None;
         }
         let unit = if settings.copies > 1 { self.copy } else { self.worker };
@@ -54,8 +54,9 @@ impl Position {
     }
 }
 
-/// The CPUs of the stages that belong to one worker of a pipeline, in a process that may use some, at least
-/// one. Sets that are given go to the workers of a single copy in turn; otherwise each has one CPU.
+/// The CPUs of the stages of one pipeline worker. The process may use the `usable` ones, of which there is
+/// at least one. Configured sets go to the workers of a single copy in turn. Otherwise each worker has one
+/// CPU.
 pub fn of_stages(worker: usize, settings: &Settings, usable: &[usize]) -> Vec<usize> {
     let sets = &settings.placement.cpus;
     if settings.copies == 1 && !sets.is_empty() {
@@ -64,7 +65,7 @@ pub fn of_stages(worker: usize, settings: &Settings, usable: &[usize]) -> Vec<us
     vec![usable[worker % usable.len()]]
 }
 
-/// For each CPU the copy that runs there, where one does alone.
+/// For each CPU, the copy that runs there. If several do, the first of them.
 pub fn copies_by_cpu(settings: &Settings, usable: &[usize]) -> Vec<(usize, usize)> {
     let mut pairs = Vec::new();
     for copy in 0..settings.copies {

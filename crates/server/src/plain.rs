@@ -1,9 +1,9 @@
-//! Text for people, on a terminal or in a log, in which nothing can mislead them.
+//! Text for people, on a terminal or in a log, in which no character can mislead the reader.
 //!
-//! Names of files, settings, and what applications say may have characters that a terminal obeys, that begin
-//! a line which nobody has written, that turn around what follows them (U+202E), or that show nothing at all.
-//! All of these are shown by their numbers: what Unicode calls a control or format character, a separator of
-//! lines, or a blank other than the usual one, and what is no character yet.
+//! Names of files, settings and output of applications may contain dangerous characters. Some are commands
+//! to a terminal. Some begin a new line that looks like another message. Some reverse the text that follows
+//! (U+202E), and some are invisible. All of these are shown by their numbers: Unicode's control and format
+//! characters, line separators, blanks other than the usual one, and unassigned characters.
 
 use std::fmt::{self, Write as _};
 
@@ -32,18 +32,19 @@ pub fn page(text: &str) -> String {
     let mut page = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
-        // Writing to a string can't fail.
+        // Writing to a string cannot fail.
         let _ = write!(page, "{}{end}", Plain(line));
     }
     page
 }
 
-/// Whether a character shows as what it is.
+/// Whether a character appears as itself.
 pub fn is_plain(char: char) -> bool {
     if char.is_ascii() {
         return (' '..='~').contains(&char);
     }
-    // The standard library knows what can be shown. Behind another character, it lets accents be.
+    // The standard library knows which characters can be shown. After another character, it leaves accents
+    // as they are.
     let mut bytes = [b'a'; 5];
     let length = char.encode_utf8(&mut bytes[1..]).len();
     str::from_utf8(&bytes[..=length]).is_ok_and(|text| text.escape_debug().eq(text.chars()))
@@ -70,7 +71,7 @@ mod tests {
 
     #[test]
     fn no_control_or_format_character_is_plain() {
-        // All of Unicode's categories Cc and Cf, but for those of some scripts that show.
+        // All of Unicode's categories Cc and Cf, except visible characters of some scripts.
         let format = [
             0xad..=0xad,
             0x61c..=0x61c,

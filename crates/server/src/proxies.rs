@@ -1,12 +1,12 @@
-//! Who the client is where somebody connects in its place, and what it has asked for there.
+//! Finds out who the client is when a proxy connects for it, and what the client requested from the proxy.
 //!
-//! Each proxy adds whom it has seen to `X-Forwarded-For`, or to `Forwarded` (RFC 7239), behind what it was
-//! told. So the last address is as good as who connects here, and each before it as good as the one behind.
-//! The chain is walked from its end for as long as those on it are trusted; the first who is not is the
-//! client. What stands before that one anybody could have written. In the same way a proxy tells the
-//! [origin] that was asked: its scheme, host and port.
+//! Each proxy appends the address of its client to `X-Forwarded-For`, or to `Forwarded` (RFC 7239). So the
+//! last address is as trustworthy as the peer that connects here. Each earlier address is as trustworthy as
+//! the one after it. The server walks the chain from its end while its addresses are trusted; the first
+//! untrusted one is the client. Anything before that address may be forged. In the same way a proxy reports
+//! the requested [origin]: scheme, host and port.
 //!
-//! Proxies of TCP begin each connection with a [header] instead, at the addresses where that is agreed upon.
+//! TCP proxies begin each connection with a [header] instead, at the addresses configured for that.
 
 mod forwarded;
 pub mod header;
@@ -25,14 +25,14 @@ use self::networks::Networks;
 use self::origin::Origin;
 use crate::config::{CopiesBy, ListenAddress, Settings, ToldOrigin, TrustedProxy};
 
-/// For whom somebody asks.
+/// Which client a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AsksFor {
-    /// For itself, as far as is known.
+    /// For the peer itself, as far as is known.
     Itself,
-    /// For somebody of whom it is not known who that is.
+    /// For a client that is not known.
     Unknown,
-    /// For a client. The port is not known, and 0.
+    /// For a client. Its port is not known, so it is 0.
     Client(IpAddr),
 }
 
@@ -46,7 +46,7 @@ impl AsksFor {
     }
 }
 
-/// Those who are believed, what of them, and where connections begin with a header.
+/// The trusted proxies, which of their statements are believed, and where connections begin with a header.
 #[derive(Debug, Default)]
 pub struct Proxies {
     networks: Networks,
@@ -56,11 +56,11 @@ pub struct Proxies {
 }
 
 impl Proxies {
-    /// As the settings have it.
+    /// According to the settings.
     pub fn new(settings: &Settings) -> Self {
         let mut announcing: HashSet<_> = settings.proxy_protocol.iter().cloned().collect();
         if settings.copies_by == CopiesBy::Port && !announcing.is_empty() {
-            // Those of copies come in the order of what they were made of.
+            // Each copy's addresses are in the order of the addresses that they were made from.
             let copies = settings.addresses_of_copies().unwrap_or_default();
             let made = copies.iter().flat_map(|addresses| settings.listen.iter().zip(addresses));
             let announced = made.filter(|(first, _)| announcing.contains(first));
@@ -79,12 +79,12 @@ impl Proxies {
         }
     }
 
-    /// Whether connections that come to an address begin with a [header].
+    /// Whether connections to an address begin with a [header].
     pub fn announce_at(&self, address: &ListenAddress) -> bool {
         !self.announcing.is_empty() && self.announcing.contains(address)
     }
 
-    /// For whom somebody asks. Where both fields are there and don't agree, neither is believed.
+    /// The client that a request is for. If both fields exist and disagree, neither is believed.
     pub fn asks_for(&self, peer: &PeerAddress, fields: Fields<'_>) -> AsksFor {
         if !fields.any_of(&[Field::Forwarded, Field::XForwardedFor]) || !self.speaks_for_others(peer) {
             return AsksFor::Itself;
@@ -99,9 +99,10 @@ impl Proxies {
         client.map_or(AsksFor::Unknown, AsksFor::Client)
     }
 
-    /// What a request was sent to, by those who are believed: whoever connects, and who has announced the
-    /// connection. The fields are the word of whoever stands nearer to the client, and go first, as far as
-    /// they are believed. No client can write what a connection begins with.
+    /// The origin that a request was sent to, according to trusted sources: the peer, and the proxy that
+    /// has announced the connection with a header. The fields come from a proxy nearer to the client. So
+    /// they take precedence, as far as they are believed. No client can write the beginning of a
+    /// connection.
     pub fn origin(&self, peer: &PeerAddress, announced: Option<&Announced>, fields: Fields<'_>) -> Origin {
         let mut origin = Origin::default();
         if fields.any_of(&origin::FIELDS) && self.speaks_for_others(peer) {
@@ -130,7 +131,7 @@ impl Proxies {
         self.believed.contains(&part)
     }
 
-    /// Whether the word of whoever connects is taken.
+    /// Whether the server trusts what the peer says about other clients.
     pub fn speaks_for_others(&self, peer: &PeerAddress) -> bool {
         match peer {
             PeerAddress::Inet(address) => self.trusts(address.ip()),
@@ -142,8 +143,8 @@ impl Proxies {
         self.networks.contain(address)
     }
 
-    /// The client of a chain, of whose places some may be no address: the last that is not trusted, or else
-    /// the first behind what is no address.
+    /// The client of a chain, in which some entries may not be addresses: the last untrusted address. If
+    /// there is none, the first address after the last entry that is not an address.
     fn first(&self, chain: impl Iterator<Item = Option<IpAddr>>) -> Option<IpAddr> {
         chain.fold(None, |client, place| match place {
             Some(address) if client.is_some() && self.trusts(address) => client,
@@ -170,7 +171,7 @@ mod tests {
         PeerAddress::Inet(SocketAddr::new(address.parse().unwrap(), 4711))
     }
 
-    /// The client by these fields, whom 10.0.0.1 connects for.
+    /// The client according to these fields, when 10.0.0.1 connects.
     fn client(fields: &str) -> Option<String> {
         let lines = format!("{}\r\n", fields.replace('\n', "\r\n"));
         let fields = Fields::new(lines.as_bytes());
@@ -240,10 +241,10 @@ mod tests {
         let none = "Referer: x";
         assert_eq!(told("", "192.0.2.1", none, announced(Some(true))), (Some(true), false, Some(443)));
         assert_eq!(told("", "192.0.2.1", all, announced(None)), (None, false, Some(443)));
-        // No client can write what a connection begins with.
+        // No client can write the beginning of a connection.
         let by_header = (Some(true), false, Some(443));
         assert_eq!(told("believe = []", "192.0.2.1", none, announced(Some(true))), by_header);
-        // A proxy behind one of TCP, which has told what is believed, or has not.
+        // An HTTP proxy behind a TCP proxy, with fields that are believed, and without them.
         assert_eq!(told("", "10.0.0.1", all, announced(Some(false))), (Some(true), false, None));
         for fields in ["X-Forwarded-Host: a", "X-Forwarded-Port: 1", "X-Forwarded-Proto: x", "Forwarded: x"] {
             assert_eq!(told("", "10.0.0.1", fields, announced(Some(true))), by_header, "{fields}");

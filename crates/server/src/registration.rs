@@ -1,4 +1,4 @@
-//! What a descriptor is registered for with an event mechanism. It is kept with whatever has the descriptor.
+//! What a descriptor is registered for with an event mechanism. The descriptor's owner stores it.
 
 /// What a descriptor is registered for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -6,9 +6,9 @@ pub enum Registration {
     /// Not at all.
     #[default]
     None,
-    /// For everything, by edges.
+    /// For everything, edge-triggered.
     Edge,
-    /// For these conditions, by levels.
+    /// For these conditions, level-triggered.
     Level {
         /// Input.
         readable: bool,

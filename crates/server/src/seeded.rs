@@ -1,12 +1,12 @@
-//! Property tests that cannot be written with `proptest!`. One that fails tells its seed, and
-//! `PROPTEST_RNG_SEED` sets it, as it does for the others.
+//! Property tests that cannot be written with `proptest!`. A failing test prints its seed.
+//! `PROPTEST_RNG_SEED` sets the seed, as for the other tests.
 
 use std::hash::{BuildHasher as _, RandomState};
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestCaseResult, TestRunner};
 
-/// Runs a test on so many cases.
+/// Runs a test on this many cases.
 #[track_caller]
 pub(crate) fn run<S: Strategy>(cases: u32, drawn: &S, test: impl Fn(S::Value) -> TestCaseResult) {
     let mut config = Config { failure_persistence: None, ..Config::with_cases(cases) };

@@ -1,18 +1,18 @@
-//! Calls that block, and what keeps a slow client from holding the worker with them.
+//! Bounds blocking calls, so that a slow client cannot hold the worker with them.
 //!
-//! On a socket that blocks, one `sendfile` sends a whole file (Pariag et al. 2007, section 4.3; Harji et al.
-//! 2012, section 6.2, on what that is worth when files come from the disk). It comes back when the client has
-//! made room for the last byte, so that the client decides how long the worker is held. This bounds it:
+//! On a blocking socket, one `sendfile` sends a whole file (Pariag et al. 2007, section 4.3; Harji et al.
+//! 2012, section 6.2, on the benefit when files come from the disk). It returns when the client has made
+//! room for the last byte. So the client decides how long it holds the worker. Three things bound this:
 //!
-//! - An [`Alarm`] breaks the call off again and again. The reply's turn is over then, whatever is left of it:
-//!   the worker looks at its timers, its supervisor and its other clients. What the client has taken by then
-//!   is counted as ever, and the timers of the connection's state machine judge it:
-//!   [`TimerKind::Write`](http1::TimerKind::Write) bounds each period, and by the minimum rate the whole
-//!   reply.
-//! - The alarm breaks off a receive as well, in which a worker with one client awaits the next request: see
-//!   `architecture/one_at_a_time.rs`.
+//! - An [`Alarm`] interrupts the call again and again. That ends the reply's turn, whatever is left of it,
+//!   and the worker checks its timers, its supervisor and its other clients. What the client has taken by
+//!   then is counted as usual, and the timers of the connection's state machine judge it.
+//!   [`TimerKind::Write`](http1::TimerKind::Write) bounds each period, and bounds the whole reply by the
+//!   minimum rate.
+//! - The alarm also interrupts the receive in which a worker with one client waits for the next request:
+//!   see `architecture/one_at_a_time.rs`.
 //! - A worker with many clients has an [`Allowance`] of time in such calls. A client that uses it up is
-//!   served without blocking from there on, like everybody else until the allowance has grown again.
+//!   served without blocking from then on. So are all other clients until the allowance has grown again.
 
 use std::io;
 use std::sync::atomic::AtomicU32;
@@ -22,37 +22,38 @@ use sys::alarm::Alarm;
 
 use crate::config::Settings;
 
-/// A worker's means for blocking sends.
+/// How a worker makes blocking sends.
 #[derive(Debug)]
 pub struct BlockingSends {
     alarm: Alarm,
     period_ms: u64,
     /// When a send last began, in monotonic milliseconds.
     began_ms: u64,
-    /// `None`: the worker has one client at a time, and may be held for as long as that client's timers
-    /// allow.
+    /// `None`: the worker has one client at a time. The client may hold it for as long as the client's
+    /// timers allow.
     allowance: Option<Allowance>,
 }
 
-/// The most in one `sendfile`. At this size a call more or less cannot be measured, and one that the disk
-/// delays, which no alarm breaks off, has an end.
+/// The most bytes in one `sendfile`. At this size the cost of one more call cannot be measured. No alarm
+/// interrupts a call that the disk delays, so the size bounds it.
 pub const MOST_AT_ONCE: u64 = 16 << 20;
 
-/// How often a send is broken off: rarely enough to cost nothing, often enough for a supervisor that waits
+/// How often a send is interrupted: rarely enough to cost nothing, often enough for a supervisor that waits
 /// for an answer.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// The alarm goes on ringing for so long after the last send, which is cheaper than to set it for each.
+/// The alarm continues to ring for this long after the last send. That is cheaper than setting it for each
+/// send.
 const QUIET_MS: u64 = 1000;
 
 impl BlockingSends {
-    /// For a worker (the calling thread) that sends may hold for a while altogether before other clients come
-    /// first: as long as the settings say, and a quarter of the write timeout at most, or clients would miss
-    /// it because of one another. `rings` counts the alarm's.
+    /// For a worker (the calling thread) with many clients. Sends may hold it for `send_hold` in total
+    /// before other clients come first. This is at most a quarter of the write timeout; otherwise clients
+    /// would miss that timeout because of other clients. `rings` counts the alarm's rings.
     ///
     /// # Errors
     ///
-    /// There is no timer to be had.
+    /// There is no timer left.
     pub fn of_many_clients(settings: &Settings, rings: &'static AtomicU32) -> io::Result<Self> {
         let hold = settings.event.send_hold.min(settings.timeouts.write / 4);
         let period = PERIOD.min(hold / 2).max(Duration::from_millis(5));
@@ -64,7 +65,7 @@ impl BlockingSends {
     ///
     /// # Errors
     ///
-    /// There is no timer to be had.
+    /// There is no timer left.
     pub fn of_one_client(rings: &'static AtomicU32) -> io::Result<Self> {
         Self::new(PERIOD, rings, None)
     }
@@ -74,7 +75,7 @@ impl BlockingSends {
         Ok(Self { alarm, period_ms: period.as_millis() as u64, began_ms: 0, allowance })
     }
 
-    /// Whether a send that begins now may block. If so, it will be broken off.
+    /// Whether a send that begins now may block. If so, it will be interrupted.
     pub fn begin(&mut self, now_ms: u64) -> bool {
         if self.allowance.as_mut().is_some_and(|allowance| allowance.is_used_up(now_ms)) {
             return false;
@@ -85,7 +86,7 @@ impl BlockingSends {
         true
     }
 
-    /// Whether a receive that begins now will be broken off, and when at the latest.
+    /// Whether a receive that begins now will be interrupted, and when at the latest.
     pub fn breaks_off_within_ms(&self) -> Option<u64> {
         self.alarm.is_running().then_some(2 * self.period_ms)
     }
@@ -95,15 +96,16 @@ impl BlockingSends {
         self.alarm.has_rung()
     }
 
-    /// The alarm has broken a send off. That tells by sampling how long clients hold the worker: it rings
-    /// independently of the sends, and work that a send does without waiting is not broken off.
+    /// The alarm has interrupted a send. These samples show how long clients hold the worker: the alarm
+    /// rings independently of the sends, and does not interrupt work that a send does without waiting.
     pub fn held(&mut self, now_ms: u64) {
         if let Some(allowance) = &mut self.allowance {
             allowance.spend(self.period_ms, now_ms);
         }
     }
 
-    /// Before the worker waits for something else: the alarm stops when nothing has been sent for a while.
+    /// Called before the worker waits for something else. The alarm stops when nothing has been sent for a
+    /// while.
     pub fn rest(&mut self, now_ms: u64) {
         if self.alarm.is_running() && now_ms.saturating_sub(self.began_ms) >= QUIET_MS {
             self.alarm.stop();
@@ -111,15 +113,15 @@ impl BlockingSends {
     }
 }
 
-/// Time that clients may hold a worker with sends that block. It grows with time, up to where it began, and
-/// is spent at double speed: so in the long run they hold the worker for half of its time, and never for
-/// longer at once than the allowance and a period of the alarm.
+/// Time for which clients may hold a worker with blocking sends. It grows with time, up to its initial
+/// value, and is spent at double speed. So in the long run clients hold the worker for half of its time.
+/// They never hold it for longer at once than the allowance and a period of the alarm.
 #[derive(Debug)]
 struct Allowance {
     /// Both in milliseconds.
     most: i64,
     left: i64,
-    /// Until when growth has been counted.
+    /// The time up to which growth has been counted.
     counted_ms: u64,
 }
 
@@ -153,7 +155,7 @@ mod tests {
 
     proptest! {
         /// However clients come, they hold the worker for no more than the allowance and half of the time
-        /// beyond it, but for the last send, which is broken off a little later.
+        /// beyond it. The last send may exceed this, because it is interrupted a little later.
         #[test]
         fn clients_hold_a_worker_for_half_of_its_time(
             steps in prop::collection::vec((0_u64..300, 1_u64..100), 1..300),

@@ -1,8 +1,8 @@
 //! What the connections of one worker share: content, limits, the clock of the turn, buffers, counters and
 //! the log.
 //!
-//! A worker is one process or thread with one of these; nothing in it is shared with another worker but the
-//! counters, which other processes only read.
+//! A worker is one process or thread with one `Service`. Workers share nothing of it except the counters,
+//! which other processes only read.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,60 +23,61 @@ use crate::listeners::Listener;
 use crate::proxies::Proxies;
 use crate::sends::BlockingSends;
 
-/// Input taken from a socket at a time, at least; more where the limits let a head be larger.
+/// The smallest buffer for input from a socket. It is larger if the limits allow a larger head.
 const SCRATCH: usize = 64 << 10;
 
-/// A worker's share of everything but sockets.
+/// Everything of a worker except its sockets.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a worker, a byte each")]
 pub struct Service {
     /// The document root.
     pub content: Content,
     /// Bounds on requests and clients.
     pub limits: Limits,
-    /// What this worker has in common with others that share its descriptor table.
+    /// What this worker shares with others that use the same descriptor table.
     pub common: Option<Common>,
     /// What this worker counts.
     pub counters: &'static Counters,
-    /// The access logs that are kept.
+    /// The configured access logs.
     pub logs: AccessLogs,
-    /// Who may ask for others.
+    /// The proxies that may speak for clients.
     pub proxies: Proxies,
-    /// The ways to applications.
+    /// The connections to applications.
     pub gateway: Gateway,
     /// The time of this turn.
     pub clock: Clock,
     /// Buffers for leftover input and lines of the access log.
     pub buffers: Buffers,
-    /// What replies are written on, while none is: one at hand, and the others.
+    /// Sheets on which replies are planned, while no reply uses them: one for quick access. `sheets` are
+    /// the others.
     sheet: Option<Sheet<Pin>>,
     sheets: Vec<Sheet<Pin>>,
-    /// Where input is received; taken out while a conversation works on it. A thread that receives nothing,
-    /// such as a writer, has it for nothing.
+    /// Where input is received. It is taken out while a conversation works on it. It costs nothing for a
+    /// thread that receives nothing, such as a writer.
     pub scratch: Pages,
     /// Bytes that one connection may send in a turn.
     pub quantum: u64,
-    /// How a head and the file behind it share packets.
+    /// How a head and the file after it share packets.
     pub coalesce: Coalesce,
     /// Whether sends to clients that are accepted from now on block.
     pub sends_block: bool,
-    /// If they do: what bounds that, of who sends.
+    /// If they do: what bounds the sends of this thread.
     pub sends: Option<BlockingSends>,
-    /// The next input is waited for in the call that receives it. Where sends block, for the same bound.
+    /// The next receive waits for input. Only if sends block; the same alarm bounds it.
     pub awaits_input: bool,
-    /// Whether an event tells that a client has hung up, whatever is waited for.
+    /// Whether events report that a client has hung up, whatever the worker waits for.
     pub hears_hang_ups: bool,
     /// Whether this worker waits for the disk itself.
     pub patience: Patience,
     /// If it does not: how long one of its clients waits for the disk at a time.
     pub disk_timeout_ticks: u32,
-    /// Tells what is in the table of open files. Where one is shared the first worker does, so that it counts
-    /// once.
+    /// Whether this worker reports the contents of the open-file table. If several workers share one, only
+    /// the first reports it, so that it counts once.
     pub tells_of_table: bool,
     tickets: u64,
     stamp: Stamp,
 }
 
-/// What threads that serve the same connections have too much of, for those who have too little.
+/// Surplus of some threads that serve the same connections, for those that have too little.
 #[derive(Debug, Default)]
 pub struct Stock {
     sheets: Surplus<Sheet<Pin>>,
@@ -108,7 +109,7 @@ impl Clock {
         Self { tick: Tick::from_ms(ms), ns, ms, unix_secs, second_ends_ms }
     }
 
-    /// Reads them anew, that of seconds only when the last one is over.
+    /// Reads the clocks again. Reads the seconds only when the last second is over.
     #[inline]
     fn advance(&mut self) {
         self.ns = sys::clock::monotonic_ns();
@@ -130,7 +131,7 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// There is no memory to be had.
+    /// There is no memory left.
     pub fn new(
         content: Content,
         settings: &Settings,
@@ -171,7 +172,7 @@ impl Service {
         })
     }
 
-    /// Begins a turn: reads the clock, and does what is done once a second.
+    /// Begins a turn: reads the clock, and does the work that is due once a second.
     #[inline]
     pub fn begin_turn(&mut self) {
         self.clock.advance();
@@ -183,17 +184,17 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// As of [`socket::accept_from`].
+    /// Those of [`socket::accept_from`].
     pub fn accept(&self, listener: &Listener) -> io::Result<(OwnedFd, PeerAddress)> {
         if self.sends_block { socket::accept_blocking_from(listener) } else { socket::accept_from(listener) }
     }
 
-    /// Receives what a client has sent. Waits for that, at most until the alarm rings, if this was asked for;
-    /// the clock is read anew then.
+    /// Receives what a client has sent. If `awaits_input` is set, waits for input, at most until the alarm
+    /// rings, and reads the clock again.
     ///
     /// # Errors
     ///
-    /// As of [`socket::recv`]; `WouldBlock` also when the alarm has rung.
+    /// Those of [`socket::recv`]; also `WouldBlock` when the alarm has rung.
     #[inline]
     pub fn receive(&mut self, socket: impl AsFd, room: &mut [u8]) -> io::Result<usize> {
         if !std::mem::take(&mut self.awaits_input) {
@@ -212,7 +213,7 @@ impl Service {
         self.sends.as_mut().is_some_and(|sends| sends.begin(self.clock.ms))
     }
 
-    /// Whether the send took so long that the alarm has rung. Reads the clock anew then.
+    /// Whether the send took so long that the alarm has rung. If so, reads the clock again.
     pub fn alarm_has_rung(&mut self) -> bool {
         let rung = self.sends.as_mut().is_some_and(BlockingSends::has_rung);
         if rung {
@@ -221,21 +222,21 @@ impl Service {
         rung
     }
 
-    /// A send that blocked has been broken off.
+    /// The alarm has interrupted a blocking send.
     pub fn held(&mut self) {
         if let Some(sends) = &mut self.sends {
             sends.held(self.clock.ms);
         }
     }
 
-    /// Before the worker waits.
+    /// Called before the worker waits.
     pub fn rest(&mut self) {
         if let Some(sends) = &mut self.sends {
             sends.rest(self.clock.ms);
         }
     }
 
-    /// Copies what the open-file table and the gateway count to where others can read it.
+    /// Copies the counts of the open-file table and the gateway to where other processes can read them.
     pub fn publish(&self) {
         let counts = self.content.table_counts();
         self.counters.application_memory_bytes.set(self.gateway.memory());
@@ -248,20 +249,20 @@ impl Service {
         let size = self.content.table_size();
         self.counters.file_table_entries.set(size.entries);
         self.counters.file_table_descriptors.set(size.descriptors);
-        // A table that others share may say anything.
+        // A table that others share may contain any number.
         let memory_bytes = size.memory_bytes.saturating_add(self.content.table_structure_bytes());
         self.counters.file_table_memory_bytes.set(memory_bytes);
     }
 
-    /// Closes a listener that this worker does not accept from any more, unless it is not this process's
-    /// alone.
+    /// Closes a listener that this worker does not accept from any more, unless other processes share its
+    /// descriptor.
     pub fn let_go_of_listener(&self, listener: &Listener) {
         if self.common.is_none() {
             listener.close();
         }
     }
 
-    /// Opens the logs anew by their names, as after they were renamed.
+    /// Opens the logs again by their names, for example after they were renamed.
     pub fn reopen_logs(&self) {
         self.logs.reopen();
         if let Err(error) = error_log::reopen() {
@@ -269,7 +270,7 @@ impl Service {
         }
     }
 
-    /// Answers a request, for which this has been looked at.
+    /// Answers a request. `looked` is what has been looked up for it.
     ///
     /// # Errors
     ///
@@ -280,18 +281,18 @@ impl Service {
         self.content.answer(head, (looked, self.patience), self.clock.ms, sheet, &self.stamp)
     }
 
-    /// A number that nothing else of this worker has been called by.
+    /// A number that is unique in this worker.
     pub fn next_ticket(&mut self) -> u64 {
         self.tickets += 1;
         self.tickets
     }
 
-    /// Answers a breach of the protocol by a request for a site, the default one where that is not known, for
-    /// whose page this has been looked at.
+    /// Answers a request that broke the protocol, with the error page of its site, or of the default site
+    /// if the site is not known. `looked` is what has been looked up for that page.
     ///
     /// # Errors
     ///
-    /// A look that must be had first, where there is no patience for it.
+    /// A lookup that must be done first, if this worker must not block for it.
     pub fn refuse(
         &mut self,
         (site, error): (SiteNumber, ProtocolError),
@@ -301,12 +302,12 @@ impl Service {
         self.error((site, error.status(), None), terms, looked)
     }
 
-    /// Answers with an error of a site, for whose page this has been looked at. The path is that of the
-    /// request, unless nobody could tell.
+    /// Answers with an error of a site. `looked` is what has been looked up for its page. The path is that
+    /// of the request, unless it is not known.
     ///
     /// # Errors
     ///
-    /// A look that must be had first, where there is no patience for it.
+    /// A lookup that must be done first, if this worker must not block for it.
     pub fn error(
         &mut self,
         error: (SiteNumber, Status, Option<&[u8]>),
@@ -317,11 +318,11 @@ impl Service {
         self.content.error(error, terms, (looked, self.patience), self.clock.ms, sheet, &self.stamp)
     }
 
-    /// Answers a request with what an application has named, for which this has been looked at.
+    /// Answers a request with what an application has named. `looked` is what has been looked up for it.
     ///
     /// # Errors
     ///
-    /// A look that must be had first, where there is no patience for it.
+    /// A lookup that must be done first, if this worker must not block for it.
     pub fn answer_with_named(
         &mut self,
         head: &Head<'_>,
@@ -336,7 +337,7 @@ impl Service {
         }
     }
 
-    /// The ways to applications, and what they work with for this client.
+    /// The connections to applications, and what they work with for this client.
     pub fn gateway_and_tools<'a>(
         &'a mut self,
         scratch: &'a mut [u8],
@@ -352,7 +353,7 @@ impl Service {
         self.sheet.take().or_else(|| self.sheets.pop()).unwrap_or_default()
     }
 
-    /// Takes back what a reply was written on.
+    /// Takes back the sheet on which a reply was planned.
     #[inline]
     pub fn take_sheet(&mut self, sheet: Sheet<Pin>) {
         if buffers::is_kept(sheet.capacity(), self.sheets.len())
@@ -362,14 +363,14 @@ impl Service {
         }
     }
 
-    /// Where replies are planned by one thread and end in another, what they were written on gathers there.
-    /// Gives some of it to those who plan if there is much, or takes some if there is none left.
+    /// If one thread plans replies and another ends them, sheets and buffers pile up in the second one.
+    /// Gives some to the stock if this thread has many, or takes some from it if this thread has none.
     pub fn level(&mut self, stock: &Stock) {
         stock.sheets.level(&mut self.sheets);
         stock.buffers.level(self.buffers.idle());
     }
 
-    /// Takes back what a reply held, and counts it.
+    /// Takes back what a reply used, and counts the reply.
     #[inline]
     pub fn release(&mut self, reply: Ended<Pin>) {
         let Ended { mut sheet, pin, status, .. } = reply;
@@ -390,8 +391,9 @@ impl Drop for Service {
     }
 }
 
-/// What `auto` means here. Measured on loopback with 100 KB replies: under BBR a head held back by `MSG_MORE`
-/// makes the kernel pace the reply and costs a third more; under others it saves a packet and costs nothing.
+/// The meaning of `auto` on this machine. Measured on loopback with 100 KB replies: under BBR, a head held
+/// back by `MSG_MORE` makes the kernel pace the reply and costs a third more. Under other algorithms it
+/// saves a packet and costs nothing.
 fn resolved(coalesce: Coalesce) -> Coalesce {
     const CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
     match coalesce {

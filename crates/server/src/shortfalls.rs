@@ -1,13 +1,14 @@
-//! Settings that do not hold here, because the kernel or a sandbox around the server refuses what they need.
+//! Settings that cannot take full effect here, because the kernel or a sandbox around the server refuses
+//! what they need.
 //!
-//! The server warns of each at its start, and so does `sluice check`. A warning names the setting and what is
-//! missing.
+//! The server warns of each at its start, and so does `sluice check`. A warning names the setting and what
+//! is missing.
 
 use sys::features::Feature;
 
 use crate::config::{AcceptLimit, Architecture, Settings, Transport};
 
-/// What does not hold of these settings here, and why: a sentence for each.
+/// The settings that cannot take full effect here, and why: one sentence for each.
 pub fn of(settings: &Settings) -> Vec<String> {
     let default = Settings::new(settings.files.root.clone()).connections;
     let connections = &settings.connections;
@@ -30,7 +31,7 @@ pub fn of(settings: &Settings) -> Vec<String> {
     all
 }
 
-/// What is missing where a feature is, for people: nothing of what the settings ask for, if it is `None`.
+/// The consequence of a missing feature, as text for people. `None`: these settings do not need it.
 fn effect(feature: Feature, settings: &Settings) -> Option<&'static str> {
     let is_amped = settings.architecture == Architecture::Amped;
     let passes = || settings.all_pools().any(|pool| pool.transport == Transport::PassFd);
@@ -39,7 +40,7 @@ fn effect(feature: Feature, settings: &Settings) -> Option<&'static str> {
             "with architecture = \"amped\" helpers look up the name of every file that is not in the \
              open-file table, not only of those that wait for the disk",
         ),
-        // A walk of our own keeps what it promises.
+        // The server's own path walk gives the same guarantees.
         Feature::Openat2 | Feature::ResolveCached => None,
         Feature::ReadNowait => is_amped.then_some(
             "with architecture = \"amped\" helpers read all parts of files that are sent, not only those \
@@ -54,7 +55,7 @@ fn effect(feature: Feature, settings: &Settings) -> Option<&'static str> {
     }
 }
 
-/// What the kernel's configuration has of such a bound.
+/// The kernel's value of such a bound.
 fn allowed(bound: &str) -> Option<u64> {
     let path = format!("/proc/sys/{}", bound.replace('.', "/"));
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
@@ -65,7 +66,7 @@ fn bounded(key: &str, asked: u64, bound: &str, allowed: u64) -> Option<String> {
         .then(|| format!("{key} = {asked} is more than {bound} allows, which is {allowed}: that holds"))
 }
 
-/// What of all features is missing here, whatever the settings: a line for each.
+/// All features that are missing here, whatever the settings: one line for each.
 pub fn of_kernel() -> Vec<String> {
     let missing = |feature: Feature| Some((feature, feature.probe().err()?));
     let line = |(feature, refusal): (Feature, std::io::Error)| {

@@ -1,7 +1,7 @@
 //! A table of connections named by small numbers.
 //!
-//! It grows by one chunk at a time, never by doubling, so that the memory set aside follows the number of
-//! connections closely; a chunk once made is kept for the next burst.
+//! It grows by one chunk at a time, never by doubling, so that the reserved memory follows the number of
+//! connections closely. A chunk is kept for the next burst.
 
 use std::array;
 
@@ -23,7 +23,7 @@ enum Slot<T> {
 const CHUNK: u32 = 128;
 
 impl<T> Slab<T> {
-    /// What a slot takes, used or not.
+    /// The bytes that a slot takes, used or not.
     pub const SLOT_BYTES: usize = size_of::<Slot<T>>();
 
     /// An empty slab.
@@ -31,7 +31,7 @@ impl<T> Slab<T> {
         Self { chunks: Vec::new(), free: None, len: 0 }
     }
 
-    /// Puts a value into a free slot and names it.
+    /// Puts a value into a free slot and returns its index.
     pub fn insert(&mut self, value: T) -> u32 {
         let index = self.free.unwrap_or_else(|| self.grow());
         let slot = self.slot_mut(index);
@@ -73,12 +73,12 @@ impl<T> Slab<T> {
         self.len == 0
     }
 
-    /// Slots there are: every index in use is below this.
+    /// The number of slots: every index in use is below this.
     pub fn slots(&self) -> u32 {
         self.chunks.len() as u32 * CHUNK
     }
 
-    /// All values with their names.
+    /// All values with their indices.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
         self.chunks.iter_mut().flat_map(|chunk| &mut **chunk).zip(0..).filter_map(
             |(slot, index)| match slot {
@@ -92,7 +92,7 @@ impl<T> Slab<T> {
         &mut self.chunks[(index / CHUNK) as usize][(index % CHUNK) as usize]
     }
 
-    /// Adds a chunk and names its first slot.
+    /// Adds a chunk and returns the index of its first slot.
     fn grow(&mut self) -> u32 {
         let first = self.slots();
         let next = |i| (i + 1 < CHUNK).then_some(first + i + 1);

@@ -1,36 +1,36 @@
 //! Wake-ups of connections: a two-level timing wheel (Varghese and Lauck, 1987).
 //!
-//! Each connection has at most one wake-up, and it is only a promise to be looked at: deadlines move with
-//! every request, so a wake-up that comes before the deadline is left as it is, and the connection is asked
-//! again when it comes up. What there is to do for a request is to find that so. Whether there is a wake-up,
-//! and when, is known to the wheel alone: nobody else can be wrong about it.
+//! Each connection has at most one wake-up. When it expires, the caller checks the connection's deadline.
+//! Deadlines move with every request. A wake-up that comes before the deadline is left as it is; when it
+//! expires, the connection gets a new one. So a request only has to find that its wake-up comes early
+//! enough. Only the wheel knows whether there is a wake-up, and when, so no other record can be wrong.
 //!
 //! The near wheel has a slot for each of the next 256 ticks, the far wheel a slot for each of the next 256
-//! rounds of the near one. What lies in a far slot comes up when its round begins, early, and is scheduled
-//! again more exactly.
+//! rounds of the near one. The members of a far slot expire early, when their round begins, and are
+//! scheduled again more exactly.
 
 use http1::Tick;
 
 const SLOTS: usize = 256;
 const NONE: u32 = u32::MAX;
-/// Connections that room is made for at a time.
+/// Room is made for this many connections at a time.
 const STEP: usize = 2048;
 
 /// The wheel. Connections are named by their slab index.
 #[derive(Debug)]
 pub struct Timers {
-    /// The last tick that has been looked at.
+    /// The last tick that has been processed.
     now: Tick,
     /// First member of each slot's list: near slots, then far slots.
     heads: Box<[u32; 2 * SLOTS]>,
     /// Which slots of the near and of the far wheel have members.
     occupied: [[u64; SLOTS / 64]; 2],
-    /// Nothing comes up before this; nothing at all, if there is none.
+    /// No wake-up expires before this; `None` if there is no wake-up.
     soonest: Option<Tick>,
     links: Vec<Link>,
 }
 
-/// A connection's place in the list of a slot.
+/// A connection's position in the list of a slot.
 #[derive(Clone, Copy, Debug)]
 struct Link {
     next: u32,
@@ -41,7 +41,7 @@ struct Link {
 const UNLINKED: Link = Link { next: NONE, previous: NONE, slot: u16::MAX };
 
 impl Timers {
-    /// What the wake-up of a connection takes.
+    /// The bytes that the wake-up of a connection takes.
     pub const BYTES_EACH: usize = size_of::<Link>();
 
     /// An empty wheel that starts at `now`.
@@ -55,8 +55,8 @@ impl Timers {
         }
     }
 
-    /// Sees to it that `id` comes up no later than at `at`, or at the next tick if that has passed. A wake-up
-    /// that comes before is left as it is.
+    /// Ensures that `id` expires no later than `at`, or at the next tick if that has passed. An earlier
+    /// wake-up is left as it is.
     #[inline]
     pub fn wake_by(&mut self, id: u32, at: Tick) {
         if self.wakes_at(id).is_none_or(|wake_up| !wake_up.reached(at)) {
@@ -74,7 +74,8 @@ impl Timers {
             SLOTS + (self.now.0 as usize / SLOTS + rounds) % SLOTS
         };
         if id as usize >= self.links.len() {
-            // In steps of a few slab chunks: not twice of what there is, and not a move for each connection.
+            // In steps of a few slab chunks. So the list never has twice the needed size, and is not moved
+            // for each connection.
             let links = (id as usize + 1).next_multiple_of(STEP);
             self.links.reserve_exact(links - self.links.len());
             self.links.resize(links, UNLINKED);
@@ -90,7 +91,7 @@ impl Timers {
         self.soonest = Some(self.soonest.map_or(wakes_at, |soonest| soonest.earlier(wakes_at)));
     }
 
-    /// Forgets the wake-up of `id`, if it has one.
+    /// Removes the wake-up of `id`, if it has one.
     pub fn cancel(&mut self, id: u32) {
         let Some(link) = self.links.get_mut(id as usize) else { return };
         let Link { next, previous, slot } = std::mem::replace(link, UNLINKED);
@@ -106,7 +107,7 @@ impl Timers {
         }
     }
 
-    /// When `id` comes up, if it does: for a far slot, when its round begins.
+    /// When `id` expires, if it has a wake-up. For a far slot, this is when its round begins.
     #[inline]
     pub fn wakes_at(&self, id: u32) -> Option<Tick> {
         let slot = u32::from(self.links.get(id as usize)?.slot);
@@ -116,7 +117,7 @@ impl Timers {
         Some(self.now.after(self.ticks_to(slot)))
     }
 
-    /// Ticks until the members of a slot come up.
+    /// Ticks until the members of a slot expire.
     #[inline]
     fn ticks_to(&self, slot: u32) -> u32 {
         let (slots, Tick(now)) = (SLOTS as u32, self.now);
@@ -128,7 +129,7 @@ impl Timers {
         }
     }
 
-    /// Moves on towards `now` and takes out one connection whose wake-up has come, if there is any.
+    /// Advances towards `now` and takes out one connection whose wake-up has expired, if there is any.
     #[inline]
     pub fn expired(&mut self, now: Tick) -> Option<u32> {
         if self.soonest.is_some_and(|soonest| soonest.reached(now)) {
@@ -140,8 +141,8 @@ impl Timers {
 
     fn take_out(&mut self, now: Tick) -> Option<u32> {
         loop {
-            // A near slot is filled less than a turn ahead and a far one less than a turn of rounds: what
-            // lies in the slots of this tick and of its round is due.
+            // A near slot is filled less than a turn ahead, and a far one less than a turn of rounds. So
+            // the members of the slots of this tick and of its round are due.
             let near = self.now.0 as usize % SLOTS;
             let far = SLOTS + self.now.0 as usize / SLOTS % SLOTS;
             if let Some(id) = [self.heads[near], self.heads[far]].into_iter().find(|&id| id != NONE) {
@@ -157,7 +158,7 @@ impl Timers {
         }
     }
 
-    /// Ticks until something comes up, at the soonest, if anything will.
+    /// Ticks until a wake-up expires at the soonest, if there is one.
     #[inline]
     pub fn ticks_to_next(&self) -> Option<u32> {
         self.soonest.map(|soonest| soonest.remaining(self.now))
@@ -183,12 +184,12 @@ impl Timers {
     }
 }
 
-/// Slots from `from` to the next one that is occupied, `from` itself coming last.
+/// Slots from `from` to the next occupied one. `from` itself comes last.
 fn distance(occupied: &[u64; SLOTS / 64], from: usize) -> Option<usize> {
     let start = (from + 1) % SLOTS;
     let (words, shift) = (occupied.len(), start % 64);
     let mut bits = occupied[start / 64] & (u64::MAX << shift);
-    // The first word is looked at twice: its bits from `start` on first, those below it last.
+    // The first word is read twice: its bits from `start` on first, those below it last.
     for at in 0..=words {
         if bits != 0 {
             let ahead = 64 * at + bits.trailing_zeros() as usize - shift;
@@ -206,7 +207,7 @@ mod tests {
     use std::collections::HashMap;
 
     proptest! {
-        /// Nothing comes up late, and what comes up early is within its round.
+        /// No wake-up expires late, and one that expires early does so within its round.
         #[test]
         fn wakes_what_is_due(
             start in prop_oneof![Just(0_u32), Just(u32::MAX - 300), any::<u32>()],
@@ -238,13 +239,14 @@ mod tests {
         }
     }
 
-    /// What may happen to a connection, as far as the wheel hears of it.
+    /// What may happen to a connection, as far as the wheel learns of it.
     #[derive(Clone, Debug)]
     enum Happening {
-        /// It is opened, or its deadline moves, to so many ticks from now.
+        /// The connection is opened, or its deadline moves, to this many ticks from now.
         Awaits(u32, u32),
         Ends(u32),
-        /// So many ticks go by. Those that come up and are due get another deadline, if one is given, or end.
+        /// This many ticks pass. Connections that expire and are due get another deadline, if one is given,
+        /// or end.
         Pass(u32, Option<u32>),
     }
 
@@ -258,7 +260,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens in whatever order, who has a deadline comes up no later.
+        /// Whatever happens in whatever order, a connection with a deadline expires no later than that.
         #[test]
         fn a_deadline_has_a_wake_up(
             start in prop_oneof![Just(u32::MAX - 300), any::<u32>()],
@@ -289,7 +291,7 @@ mod tests {
                                     deadlines.remove(&id);
                                     continue;
                                 };
-                                // A moment that has passed would come up again and again.
+                                // A time that has passed would expire again and again.
                                 *deadline = now.after(wait.max(1));
                             }
                             timers.wake_by(id, deadlines[&id]);

@@ -1,4 +1,4 @@
-//! How long an experiment takes, about: what `run --check` says.
+//! Estimates how long an experiment takes, for `run --check`.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use crate::description::load::Load;
 use crate::description::setting::Order;
 use crate::unique::unique;
 
-/// Starting a server and its clients, and ending them.
+/// The time to start and end a server and its clients.
 const AROUND: Duration = Duration::from_millis(600);
 
-/// Comparing a server's replies with their files.
+/// The time to compare a server's replies with their files.
 const VERIFYING: Duration = Duration::from_millis(1_600);
 
-/// Rounds that say what multiples mean.
+/// The number of rounds that calibrate multiples.
 const CALIBRATING_ROUNDS: u32 = 3;
 
-/// Rates that a search for the highest tries.
+/// The number of rates that a search for the highest one tries.
 const PROBES: u32 = 12;
 
-/// How long all of it takes if no trial has to be repeated, without making files and sessions.
+/// The expected time of the whole experiment if no trial is repeated, without making files and sessions.
 pub fn expected(experiment: &Experiment) -> Duration {
     let Experiment { points, rounds, again, settling, profile, system_calls, judge, .. } = experiment;
     let mut sum = Duration::ZERO;
@@ -50,7 +50,7 @@ pub fn expected(experiment: &Experiment) -> Duration {
     sum
 }
 
-/// One round of a point with so many servers.
+/// The time of one round of a point with this many servers.
 fn round(point: &PointSpec, servers: u32) -> Duration {
     let lengths = point.setting.lengths;
     let probes = if matches!(point.setting.load, Load::Most(_)) { PROBES } else { 1 };
@@ -58,14 +58,15 @@ fn round(point: &PointSpec, servers: u32) -> Duration {
         Order::Interleaved => (trial(lengths, lengths.slices) * probes + AROUND) * servers,
         Order::InTurn => (trial(lengths, 1) * probes + AROUND) * servers,
         Order::Abreast => {
-            // Of three each, the first in all of them.
+            // Three servers share each block, and the first server is in all of them.
             let heats = servers.saturating_sub(1).div_ceil(2).max(1);
             (trial(lengths, 1) * probes + AROUND) * heats
         }
     }
 }
 
-/// Asking a server once, in so many slices: the first is preceded by the whole warm-up, others by a part.
+/// The time to measure a server once, in this many slices. The whole warm-up precedes the first slice, a
+/// part of it the others.
 fn trial(lengths: Lengths, slices: u32) -> Duration {
     lengths.measured + lengths.warm_up + lengths.warm_up * (slices - 1) / slices
 }
@@ -80,7 +81,7 @@ mod tests {
                     measured = '4 s'\nslices = 4\nsettling = '25 s'\n[[points]]\nworkload = 'single'\n\
                     load = '64 sessions'";
         let of = |text: &str| expected(&Experiment::parse(text).unwrap()).as_millis();
-        // Three servers for 5.75 s each; two are verified, and watched.
+        // Three servers for 5.75 s each; two are verified, and have a long run.
         assert_eq!(of(text), 10 * 3 * 6_350 + 2 * 2_200 + 2 * 25_600);
         let alone = text.replace("settling = '25 s'", "again = false\norder = 'in-turn'");
         assert_eq!(of(&alone), 10 * 2 * 5_600 + 2 * 2_200);

@@ -1,7 +1,8 @@
-//! An experiment as its file describes it: which servers, asked for what, under how much load, how often.
+//! An experiment as its file describes it: the servers, what clients request, how much load, and how many
+//! repetitions.
 //!
-//! The file is TOML; docs/experiments.md explains each key. What it says is checked as a whole before
-//! anything is started: an error names the place, the value and what is allowed.
+//! The file is TOML; docs/experiments.md explains each key. The whole file is checked before anything is
+//! started. An error names the place, the value and what is allowed.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -24,78 +25,78 @@ use crate::servers::{self, Application};
 use crate::statistics::FEWEST_ROUNDS;
 use crate::unique::unique;
 
-/// What is to be done, checked.
+/// A checked experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Experiment {
-    /// What stands above its report.
+    /// The heading of its report.
     pub title: String,
-    /// Why it is done.
+    /// The purpose of the experiment.
     pub about: String,
     /// How often everything is measured.
     pub rounds: u32,
-    /// What the order and the arrivals are drawn from.
+    /// The seed for the random orders and arrivals.
     pub seed: u32,
-    /// What is called a difference is larger than this, as a part of one.
+    /// Only a difference larger than this fraction counts as one.
     pub margin: f64,
-    /// Whether the first server is measured once more, beside itself.
+    /// Whether the first server is also measured against itself, as an A/A control.
     pub again: bool,
-    /// What says how much load saturates a server, for loads that are multiples of that.
+    /// The load that saturates a server, for loads that are multiples of that.
     pub saturating: Load,
     /// `name=value`, for the servers' network namespaces.
     pub sysctls: Vec<String>,
-    /// Whether each server is watched once for longer, for how it changes with time.
+    /// The length of the long run that shows how each server changes over time. Zero: there is none.
     pub settling: Duration,
-    /// For how long it is sampled what each server's CPUs run, at each point. `None`: it is not.
+    /// How long the CPUs of each server are sampled, at each point. `None`: they are not.
     pub profile: Option<Duration>,
-    /// For how long each server's system calls are counted, at each point. `None`: they are not.
+    /// How long the system calls of each server are counted, at each point. `None`: they are not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_calls: Option<Duration>,
-    /// Where servers are compared.
+    /// The points at which servers are compared.
     pub points: Vec<PointSpec>,
-    /// Who is measured afresh against the best of the others, after all else.
+    /// The server for confirmatory rounds against the best of the others, after all else.
     pub judge: Option<Judge>,
     /// What others have found.
     pub findings: Vec<Finding>,
 }
 
-/// One point: these servers in this setting.
+/// One point: some servers in one setting.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PointSpec {
-    /// What tells it from the others.
+    /// A name that is unique among the points.
     pub name: String,
-    /// What findings may call it, whatever its workload and its load.
+    /// The name that findings may use for it, whatever its workload and load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The first is what the others are compared with.
+    /// All others are compared with the first.
     pub servers: Vec<Spec>,
-    /// What a trial has to know besides its server.
+    /// What a trial needs to know besides its server.
     pub setting: Setting,
-    /// By what servers are compared here; the first is the main one.
+    /// The quantities that are compared here; the first is the main one.
     pub compare: Vec<Quantity>,
 }
 
-/// Who is judged, and in how many rounds.
+/// The confirmatory rounds: their server, and their number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Judge {
-    /// A server of the points.
+    /// The name of a server of the points.
     pub server: String,
-    /// Servers of the points, the best of whom it is judged beside: all others, where none is named.
+    /// The candidates; the server is measured beside the best of these. Empty: all others are candidates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<String>,
-    /// How often.
+    /// The number of rounds.
     pub rounds: u32,
 }
 
-/// BBR paces what it sends by timers, each of which costs a virtual machine more than the reply: nginx takes
-/// 44 us for one of 100 KB with it, and 24 us without. Where no packet is lost, `cubic` does as `reno` does,
-/// which every network namespace may have.
+/// BBR paces packets with timers, each of which costs a virtual machine more than the reply does. For a
+/// reply of 100 KB, nginx takes 44 us with BBR and 24 us without. Where no packet is lost, `cubic` behaves
+/// like `reno`, which every network namespace may use.
 const USUAL_SYSCTLS: [&str; 1] = ["net.ipv4.tcp_congestion_control=reno"];
 
-/// Rounds that there may be at most.
+/// The largest allowed number of rounds.
 pub const MOST_ROUNDS: u32 = 1_000;
 
-/// The file, as it is written.
+/// The file as written.
 #[derive(Debug, Deserialize)]
 struct Written {
     title: String,
@@ -103,7 +104,7 @@ struct Written {
     about: String,
     #[serde(default)]
     servers: Vec<String>,
-    /// What servers name in braces.
+    /// The values of the names in braces in servers' lines.
     #[serde(default)]
     vary: Table,
     rounds: Option<u32>,
@@ -115,7 +116,7 @@ struct Written {
     profile: Option<Time>,
     system_calls: Option<Time>,
     sysctls: Option<Vec<String>>,
-    /// What points have that don't say anything else: a [`WrittenSetting`].
+    /// The defaults of points: a [`WrittenSetting`].
     #[serde(flatten)]
     usual: Table,
     #[serde(default)]
@@ -139,12 +140,12 @@ struct WrittenPoint {
 }
 
 impl PointSpec {
-    /// Whether that is what findings call it.
+    /// Whether findings may use that name for this point.
     pub(crate) fn is_called(&self, name: &str) -> bool {
         self.name == name || self.id.as_deref() == Some(name)
     }
 
-    /// Whether all its servers tell what they are compared by.
+    /// Checks that all its servers report the quantities by which they are compared.
     fn check_compared(&self) -> Result<(), String> {
         let of_status = self.compare.iter().find(|quantity| quantity.is_of_status());
         match (of_status, self.servers.iter().find(|server| !servers::tells_status(server))) {
@@ -157,7 +158,7 @@ impl PointSpec {
         }
     }
 
-    /// Whether it may have the servers that run already, and they what it has.
+    /// Checks that the point is possible with servers that are already running, if it has any.
     fn check_running(&self) -> Result<(), String> {
         let Setting { workload, application, share, memory, both_cpus, cpus, receive, cold, .. } =
             &self.setting;
@@ -191,12 +192,13 @@ impl PointSpec {
     }
 }
 
-/// Names that are allowed.
+/// A quoted list of the allowed names.
 fn quoted<'a>(names: impl Iterator<Item = &'a String>) -> String {
     names.map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether there is an area below a curve over these points: loads are rates, or multiples, each another one.
+/// Checks that there is an area below a curve over these points: loads are rates or multiples, and all
+/// differ.
 fn have_rates(points: &[&PointSpec]) -> Result<(), String> {
     let loads: Vec<Load> = points.iter().map(|point| point.setting.load).collect();
     let are_rates = loads.iter().all(|load| matches!(load, Load::Rate(_)));
@@ -213,7 +215,7 @@ fn have_rates(points: &[&PointSpec]) -> Result<(), String> {
     ))
 }
 
-/// What is compared where nothing else is said: nothing of processes that are not known.
+/// The default quantities. Those of processes are left out if a server's processes are unknown.
 fn usually_compared(load: Load, servers: &[Spec]) -> Vec<Quantity> {
     let mut compared = load.usually_compared();
     if !servers.iter().all(Spec::is_seen) {
@@ -222,13 +224,13 @@ fn usually_compared(load: Load, servers: &[Spec]) -> Vec<Quantity> {
     if compared.is_empty() { vec![REPLIES] } else { compared }
 }
 
-/// Why the generator can't have servers compared by that, if it can't.
+/// An error if this generator does not report one of these quantities.
 fn untold(tool: Tool, compare: &[Quantity]) -> Option<String> {
     let quantity = compare.iter().find(|quantity| !tool.is_sluicelab() && !quantity.is_told_by_wrk())?;
     Some(format!("compare: wrk does not tell {}; allowed with it: all others", quantity.name))
 }
 
-/// The servers of all lines; an error says which line it is about.
+/// The servers of all lines; an error names its line.
 fn all_servers(lines: &[String], grid: &Grid) -> Result<Vec<Spec>, String> {
     let each = lines
         .iter()
@@ -280,29 +282,29 @@ impl WrittenPoint {
 }
 
 impl Experiment {
-    /// Whether it sets what takes network namespaces to set.
+    /// Whether it sets sysctls, which needs network namespaces.
     pub(crate) fn asks_for_sysctls(&self) -> bool {
         self.sysctls.iter().any(|own| !USUAL_SYSCTLS.contains(&own.as_str()))
     }
 
-    /// The congestion control that it sets for servers; `None`: they have the machine's.
+    /// The congestion control that it sets for servers; `None`: they use the machine's.
     pub(crate) fn congestion_control(&self) -> Option<&str> {
         self.sysctls.iter().find_map(|own| own.strip_prefix("net.ipv4.tcp_congestion_control="))
     }
 
-    /// Reads the file.
+    /// Reads an experiment's file.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// The mistake in the file, and its place.
     pub fn read(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         Self::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// The same from its text.
+    /// Parses an experiment from its text.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// The mistake in the text, and its place.
     pub fn parse(text: &str) -> Result<Self, String> {
         Self::of(text).map_err(|(place, error)| match keys::line_of(text, place, &error) {
             Some(line) => format!("line {line}: {place}{error}"),
@@ -310,10 +312,10 @@ impl Experiment {
         })
     }
 
-    /// Of a text that a command has made of its options.
+    /// Parses a text that a command has made from its options.
     ///
     /// # Errors
-    /// What is wrong with it, without the line: the program wrote the text.
+    /// The mistake, without its line, because the program wrote the text.
     pub fn of_options(text: &str) -> Result<Self, String> {
         Self::of(text).map_err(|(_, error)| error)
     }
@@ -330,7 +332,7 @@ impl Experiment {
             return Err(of_vary(unused));
         }
         let servers = all_servers(&written.servers, &grid).map_err(of_file)?;
-        // Which table of the file each is of.
+        // For each point, the number of its table in the file, for error messages.
         let (mut points, mut tables) = (Vec::new(), Vec::new());
         for (number, point) in written.points.into_iter().enumerate() {
             let of = point.points(&servers, &written.usual, &grid);
@@ -471,10 +473,10 @@ impl Experiment {
         Ok(())
     }
 
-    /// Whether the files that it names are there. Programs are the machine's, and not looked for here.
+    /// Checks that the files it names exist. Programs belong to the machine, and are not checked here.
     ///
     /// # Errors
-    /// Which is not, and where.
+    /// The missing file, and the place that names it.
     pub fn check_files(&self) -> Result<(), String> {
         for PointSpec { name, setting, .. } in &self.points {
             let application = setting.application.as_ref();
@@ -490,7 +492,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Why nothing can be told of what it measures, if that is so.
+    /// An error if there are too few rounds to find any difference.
     pub fn too_few_rounds(&self) -> Option<String> {
         (self.rounds < FEWEST_ROUNDS).then(|| {
             format!(
@@ -501,7 +503,7 @@ impl Experiment {
         })
     }
 
-    /// Whether a server of that name is somewhere.
+    /// Checks that there is a server of that name.
     pub(crate) fn server(&self, name: &str) -> Result<(), String> {
         let mut names: Vec<&str> = self.servers().iter().map(|server| server.name.as_str()).collect();
         if names.contains(&name) {
@@ -516,12 +518,12 @@ impl Experiment {
         unique(self.points.iter().flat_map(|point| &point.servers))
     }
 
-    /// Whether it has the servers and the points that a finding is about.
+    /// Whether it has the servers and points of a finding.
     pub(crate) fn has(&self, finding: &Finding) -> bool {
         self.check_finding(finding).is_ok()
     }
 
-    /// Whether it has what a finding is about.
+    /// Checks that it has the servers and points of a finding.
     fn check_finding(&self, finding: &Finding) -> Result<(), String> {
         let relation = &finding.expect;
         relation.terms().into_iter().try_for_each(|term| {
@@ -533,7 +535,7 @@ impl Experiment {
         })
     }
 
-    /// Whether a difference of the size would be called one.
+    /// Checks that a difference of the finding's size would exceed the margin.
     fn check_size(&self, Finding { expect, size, .. }: &Finding) -> Result<(), String> {
         let Some(size) = size else { return Ok(()) };
         let is_within = match expect.is {
@@ -550,7 +552,7 @@ impl Experiment {
         ))
     }
 
-    /// The points of a term, at each of which its servers are.
+    /// The points of a term. Each of them must have all servers of the term.
     fn points_of(&self, term: &Term) -> Result<Vec<&PointSpec>, String> {
         let mut points = Vec::new();
         for name in &term.points {
@@ -574,7 +576,7 @@ impl Experiment {
     }
 }
 
-/// A finding that calls points by their names, where it called them by their ids.
+/// Replaces the ids of points in a finding by the points' names.
 fn by_names(mut finding: Finding, points: &[PointSpec]) -> Finding {
     let Relation { left, right, .. } = &mut finding.expect;
     for called in left.points.iter_mut().chain(&mut right.points) {

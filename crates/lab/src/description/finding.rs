@@ -1,9 +1,9 @@
-//! What others have found, and whether it holds here: a relation between servers of an experiment, as one
-//! line, and the size that a paper gives it.
+//! A finding: a result of others that an experiment checks. It is a relation between servers of the
+//! experiment, in one line, and the size that a paper gives.
 //!
-//! A relation is `TERM > TERM in QUANTITY at POINT`, with `<` or `=` as well. A term that names points of its
-//! own needs no `at POINT` at the end: `A at P > A at Q in QUANTITY`. Names have blanks and commas, so lists
-//! have semicolons.
+//! A relation is `TERM > TERM in QUANTITY at POINT`, or with `<` or `=`. If the terms name their own
+//! points, there is no `at POINT` at the end: `A at P > A at Q in QUANTITY`. Lists use semicolons, because
+//! names have blanks and commas.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,23 +13,23 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::description::quantity::Quantity;
 
-/// A relation that somebody has found.
+/// A result of others, as a relation that can be checked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Finding {
-    /// Its row of the catalogue of papers, such as `B04-8`.
+    /// Its row in the catalogue of papers, such as `B04-8`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Where it is told.
+    /// Where it is published.
     pub paper: String,
-    /// What is told there, in words.
+    /// Its wording there.
     pub says: String,
-    /// The same, to be looked at here.
+    /// The relation to check here.
     pub expect: Relation,
-    /// The left term over the right one, as the paper has it.
+    /// The ratio of the left term to the right one in the paper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
-    /// How far from the size, or from 1, is called equal, as a part of one.
+    /// How far from the size, or from 1, still counts as equal, as a fraction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<f64>,
 }
@@ -43,43 +43,43 @@ pub struct Size {
     pub most: f64,
 }
 
-/// What is claimed of two terms.
+/// The claim about two terms.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Relation {
-    /// What stands before the sign.
+    /// The term before the sign.
     pub left: Term,
     /// The sign.
     pub is: Is,
-    /// What stands behind it.
+    /// The term after the sign.
     pub right: Term,
-    /// Of what.
+    /// The compared quantity.
     pub quantity: Quantity,
 }
 
-/// How the left term is to the right one.
+/// How the left term compares with the right one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Is {
-    /// It has more.
+    /// The left term has more.
     More,
-    /// It has less.
+    /// The left term has less.
     Less,
-    /// It has as much.
+    /// Both have the same.
     Equal,
 }
 
 /// One side of a relation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Term {
-    /// What is taken of its servers and points.
+    /// The value that the term takes from its servers and points.
     pub of: Of,
-    /// One, or those of which the best counts.
+    /// One server, or the candidates for the best.
     pub servers: Vec<String>,
-    /// One, or those of a peak or an area.
+    /// One point, or those of a peak or an area.
     pub points: Vec<String>,
 }
 
-/// What a term takes of its servers and points.
+/// The value that a term takes from its servers and points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Of {
@@ -93,7 +93,7 @@ pub enum Of {
     Area,
 }
 
-/// A table of `[[findings]]`.
+/// A table of `[[findings]]`, as written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -115,7 +115,7 @@ impl TryFrom<Written> for Finding {
             Err(format!("{key}: {value} is not allowed with {sign}; allowed: {allowed}"))
         };
         match (expect.is, size) {
-            // A range may begin at 1: there is a difference, and no large one.
+            // A range may begin at 1: it claims a difference, but not a large one.
             (Is::More, Some(size)) if size.least < 1.0 || size.most <= 1.0 => {
                 return wrong("size", size.to_string(), "above 1, the left over the right");
             }
@@ -180,14 +180,14 @@ impl fmt::Display for Size {
 }
 
 impl Size {
-    /// Of the right term over the left one.
+    /// The size of the right term over the left one.
     pub fn inverse(self) -> Self {
         Self { least: 1.0 / self.most, most: 1.0 / self.least }
     }
 }
 
 impl Is {
-    /// As it is typed.
+    /// The sign as the file has it.
     pub fn sign(self) -> char {
         match self {
             Self::More => '>',
@@ -197,7 +197,7 @@ impl Is {
     }
 }
 
-/// In the order in which a relation is searched for them: `mat: mean < 0.5ms` is a load.
+/// In the order in which the text is searched for them: a load such as `mat: mean < 0.5ms` has a `<`.
 const SIGNS: [Is; 3] = [Is::More, Is::Equal, Is::Less];
 
 impl FromStr for Relation {
@@ -214,7 +214,7 @@ impl FromStr for Relation {
         };
         let split = |is: Is| text.split_once(&format!(" {} ", is.sign())).map(|of| (is, of));
         let (is, (left, rest)) = SIGNS.into_iter().find_map(split).ok_or_else(allowed)?;
-        // Names may have the word.
+        // Names may contain the word.
         let cuts = rest.match_indices(" in ").map(|(at, word)| (&rest[..at], &rest[at + word.len()..]));
         let cut = cuts.clone().find(|(_, rest)| quantity(rest).is_ok()).or_else(|| cuts.clone().next());
         let (right, rest) = cut.ok_or_else(allowed)?;
@@ -242,7 +242,7 @@ fn quantity(text: &str) -> Result<(Quantity, Option<&str>), String> {
 }
 
 impl Term {
-    /// `None` where it is none, or has no point.
+    /// `None` if the text is no term, or has no point.
     fn of(text: &str, point: Option<&str>) -> Option<Self> {
         let several = |of, text: &str| {
             let (server, points) = text.split_once(" at (")?;
@@ -266,7 +266,7 @@ impl Term {
         (!is_none).then(|| Self { of: Of::Server, servers: at(server), points: at(point) })
     }
 
-    /// The only point, of a term that has one.
+    /// The term's point, if it has exactly one.
     fn point(&self) -> Option<&str> {
         if let [point] = &self.points[..] { Some(point) } else { None }
     }
@@ -282,19 +282,19 @@ impl Term {
     }
 }
 
-/// Two names or more, with semicolons between them.
+/// At least two names, separated by semicolons.
 fn list(text: &str) -> Option<Vec<String>> {
     let names: Vec<String> = text.split(';').map(|name| name.trim().to_owned()).collect();
     (names.len() > 1 && names.iter().all(|name| !name.is_empty())).then_some(names)
 }
 
 impl Relation {
-    /// Both sides.
+    /// Both terms.
     pub fn terms(&self) -> [&Term; 2] {
         [&self.left, &self.right]
     }
 
-    /// The point, if both terms are of the same one.
+    /// The point, if both terms have the same one.
     pub fn point(&self) -> Option<&str> {
         self.left.point().filter(|point| self.right.point() == Some(*point))
     }
@@ -306,7 +306,7 @@ impl<'de> Deserialize<'de> for Relation {
     }
 }
 
-/// As it is typed.
+/// Formats the relation as the file has it.
 impl fmt::Display for Relation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { left, is, right, quantity } = self;
@@ -318,7 +318,7 @@ impl fmt::Display for Relation {
     }
 }
 
-/// With its points.
+/// Formats the term with its points.
 impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let points = self.points.join("; ");

@@ -1,4 +1,5 @@
-//! Servers of a grid: a line of `servers` for each combination of the values that its names in braces have.
+//! A grid: a line of `servers` stands for one server for each combination of the values that its names in
+//! braces have.
 
 use toml::{Table, Value};
 
@@ -6,19 +7,19 @@ use crate::near::meant;
 use crate::servers::FILLED;
 use crate::servers::spec::Spec;
 
-/// Servers that one line may come to. Those of a point are measured in each round, and started at the same
-/// time unless they are measured in turn.
+/// The most servers that one line may make. All servers of a point are measured in each round. They are all
+/// started at the same time, except with the order in-turn.
 const MOST: usize = 100;
 
-/// What is varied, and the values that it has.
+/// The varied names, and their values.
 #[derive(Debug)]
 pub(super) struct Grid(Vec<(String, Vec<String>)>);
 
 impl Grid {
-    /// Of the table `vary`.
+    /// Reads the table `vary`.
     ///
     /// # Errors
-    /// What is not understood, behind its key.
+    /// The key and its mistake.
     pub(super) fn of(vary: &Table) -> Result<Self, String> {
         let axes = vary.iter().map(|(name, values)| {
             if !is_name(name) {
@@ -41,14 +42,14 @@ impl Grid {
         axes.collect::<Result<_, _>>().map(Self)
     }
 
-    /// The servers of a line: all values of the last name in it, with the first of the others, and so on.
+    /// The servers of a line. The values of the last name in the line change first.
     ///
     /// # Errors
-    /// What is not understood.
+    /// The mistake in the line.
     pub(super) fn servers(&self, line: &str) -> Result<Vec<Spec>, String> {
         let allowed = || self.0.iter().map(|(name, _)| name.as_str()).chain(FILLED);
         let is_unknown = |name: &&str| !allowed().any(|other| other == *name);
-        // Without a table of names, what stands in braces is a program's own.
+        // Without a table `vary`, names in braces are the program's own.
         if let Some(name) = names(line).into_iter().find(|name| !self.0.is_empty() && is_unknown(name)) {
             let near = meant(name, allowed());
             let names: Vec<&str> = allowed().collect();
@@ -80,7 +81,7 @@ impl Grid {
         }
     }
 
-    /// What no line names, behind its key.
+    /// An error if no line uses a key.
     pub(super) fn unused<'a>(&self, lines: impl IntoIterator<Item = &'a String>) -> Option<String> {
         let named: Vec<&str> = lines.into_iter().flat_map(|line| names(line)).collect();
         let (name, _) = self.0.iter().find(|(name, _)| !named.contains(&name.as_str()))?;
@@ -88,7 +89,7 @@ impl Grid {
     }
 }
 
-/// A value as it is put into a line.
+/// A value in the form for a line.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::Integer(number) => Some(number.to_string()),
@@ -137,7 +138,7 @@ mod tests {
         assert_eq!(names, ["w1 c100", "w1 c1000", "wauto c100", "wauto c1000"]);
         assert_eq!(names_of(vary, "nginx").unwrap(), ["nginx"]);
         assert_eq!(names_of(vary, "sluice: --workers={workers}").unwrap().len(), 2);
-        // Braces of a program are its own.
+        // Braces of a program are not names of the grid.
         let command = "mine = ./server {port} {\"a\": 1} {}";
         assert_eq!(names_of(vary, command).unwrap(), ["mine"]);
         assert_eq!(names_of("", "mine = ./server {port} {mine}").unwrap(), ["mine"]);

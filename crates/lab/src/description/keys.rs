@@ -1,4 +1,4 @@
-//! The keys of an experiment's file: which there are where, and on which line each stands.
+//! The keys of an experiment's file: which ones each table may have, and on which line each stands.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::near::meant;
 
-/// Of the file itself.
+/// Keys of the file itself.
 const FILE: &[&str] = &[
     "title",
     "about",
@@ -27,10 +27,10 @@ const FILE: &[&str] = &[
     "findings",
 ];
 
-/// Of a table of `points`.
+/// Keys of a table of `points`.
 const POINT: &[&str] = &["name", "id", "workload", "load", "servers", "compare"];
 
-/// Of a table of `points`, or of the file for all of them.
+/// Keys of a table of `points`, or of the file for all of them.
 const SETTING: &[&str] = &[
     "application",
     "generator",
@@ -56,12 +56,12 @@ const SETTING: &[&str] = &[
 const JUDGE: &[&str] = &["server", "beside", "rounds"];
 const FINDING: &[&str] = &["id", "paper", "says", "expect", "size", "within"];
 
-/// Whether all keys are known.
+/// Checks that all keys are known.
 ///
 /// # Errors
-/// The first that is not, with its line and what may be meant.
+/// The first unknown key, with its line and the nearest known key.
 pub(super) fn check(text: &str) -> Result<(), String> {
-    // What is no TOML is told by who reads the values.
+    // If the text is no TOML, the code that reads the values reports that.
     let Ok(file) = DeTable::parse(text) else { return Ok(()) };
     let file = file.get_ref();
     known(text, file, "an experiment", &[FILE, SETTING])?;
@@ -77,23 +77,23 @@ pub(super) fn check(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A table of the file.
+/// A table of the file, or another place of an error.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place {
-    /// What the error itself says.
+    /// The error itself names the place.
     Told,
     /// The file itself.
     File,
-    /// What is varied.
+    /// The table of varied names.
     Vary,
-    /// The point of that number.
+    /// The point with that number.
     Point(usize),
     Judge,
-    /// The finding of that number.
+    /// The finding with that number.
     Finding(usize),
 }
 
-/// What stands before an error that is about it.
+/// Formats the start of an error about that place.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -106,8 +106,9 @@ impl fmt::Display for Place {
     }
 }
 
-/// The line of what an error is about: of the key that it begins with (behind the name of a point), or that
-/// it ends with as "in `key`", in that table or else in the file; or the line where the table begins.
+/// The line of an error's cause. That is the line of the key with which the error begins (after a point's
+/// name), or ends as "in `key`". The key is in the error's table or else in the file. Without a key it is
+/// the line where the table begins.
 pub(super) fn line_of(text: &str, place: Place, error: &str) -> Option<usize> {
     let file = DeTable::parse(text).ok()?;
     let file = file.get_ref();
@@ -135,7 +136,7 @@ pub(super) fn line_of(text: &str, place: Place, error: &str) -> Option<usize> {
     Some(line(text, at))
 }
 
-/// A table, or all tables of an array, and where each begins.
+/// A table, or all tables of an array, and the position where each begins.
 fn tables<'a, 'i>(file: &'a DeTable<'i>, key: &str) -> Vec<(usize, &'a DeTable<'i>)> {
     let table = |value: &'a Spanned<DeValue<'i>>| Some((value.span().start, value.get_ref().as_table()?));
     let Some(value) = file.get(key) else { return Vec::new() };
@@ -200,7 +201,7 @@ mod tests {
         assert_eq!(line(Place::File, "memory and disk are given together"), Some(2));
         assert_eq!(line(Place::Vary, "n: no server has {n}"), Some(14));
         assert_eq!(line(Place::Judge, "server: no server is called x"), Some(16));
-        // What is about no key of it is about the table.
+        // An error about none of its keys is about the table.
         assert_eq!(line(Place::Point(1), "there are no servers"), Some(6));
         assert_eq!(line(Place::Judge, "it is measured beside"), Some(15));
         assert_eq!(line(Place::File, "something else"), None);

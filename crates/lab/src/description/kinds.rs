@@ -1,4 +1,4 @@
-//! Which workloads there are, and what may be set of each.
+//! The known kinds of workloads, and their options.
 
 use workload::dynamic::SIZES;
 use workload::specweb99::PRESETS;
@@ -9,29 +9,29 @@ use crate::near::meant;
 /// A kind of workload.
 #[derive(Debug)]
 pub(super) struct Kind {
-    /// As it is typed.
+    /// The name that users type.
     pub(super) name: &'static str,
-    /// What `sluicelab fileset` knows its files by.
+    /// The name of its files for `sluicelab fileset`.
     pub(super) files: &'static str,
-    /// What `sluicelab sessions` knows its sessions by.
+    /// The name of its sessions for `sluicelab sessions`.
     pub(super) sessions: &'static str,
-    /// What may be set, besides [`IDLE`].
+    /// The options that it may have, besides [`IDLE`].
     keys: &'static [Key],
-    /// What must be.
+    /// The options that it must have.
     pub(super) required: &'static [&'static str],
 }
 
-/// What can be set of a workload.
+/// An option of a workload.
 #[derive(Debug)]
 pub(super) struct Key {
     pub(super) name: &'static str,
-    /// What its values are, as an error says it.
+    /// A description of its values for errors.
     pub(super) values: &'static str,
     pub(super) is_allowed: fn(&str) -> bool,
 }
 
 impl Key {
-    /// Whether it may be set several times.
+    /// Whether it may be given several times.
     pub(super) fn repeats(&self) -> bool {
         self.name == PATH.name
     }
@@ -51,7 +51,7 @@ fn is_part(value: &str) -> bool {
 
 // The ranges are those of `sluicelab fileset` and `sluicelab sessions`.
 const DIRECTORIES: Key = key("directories", "1 to 1000000", |value| is_count(value, 1, 1_000_000));
-/// Directories of a paper's files.
+/// A paper's number of directories.
 const PRESET: Key = key("preset", "2004, 2007, 2012, 2004-small, 2007-small, 2012-small", |value| {
     PRESETS.iter().any(|preset| preset.name == value)
 });
@@ -78,13 +78,13 @@ const PATH: Key = key("path", "a path such as /f.bin, or with a weight \"/f.bin 
 const PER_CONNECTION: Key =
     key("requests-per-connection", "1 to 1000000", |value| is_count(value, 1, 1_000_000));
 
-/// How many other clients are connected: as many as servers are told to have room for.
+/// How many other clients are connected: at most the number for which servers make room.
 const IDLE: Key = key("idle", "0 to 20000", |value| is_count(value, 0, 20_000));
 
-/// Somebody's own files and sessions.
+/// The user's own files and sessions.
 pub(super) const MINE: &str = "mine";
 
-/// Somebody's own files, by their paths.
+/// The user's own files, by their paths.
 pub(super) const PATHS: &str = "paths";
 
 const KINDS: [Kind; 10] = [
@@ -115,7 +115,7 @@ impl Kind {
         Self { name, files: name, sessions: name, keys: &[], required: &[] }
     }
 
-    /// The kind of that name.
+    /// The kind with that name.
     pub(super) fn named(name: &str) -> Result<&'static Self, String> {
         KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
             let names = KINDS.each_ref().map(|kind| kind.name);
@@ -123,7 +123,7 @@ impl Kind {
         })
     }
 
-    /// What may be set of it.
+    /// The options that it may have.
     pub(super) fn keys(&self) -> impl Iterator<Item = &'static Key> {
         self.keys.iter().chain([&IDLE])
     }
@@ -132,7 +132,7 @@ impl Kind {
         self.keys().any(|other| other.name == key)
     }
 
-    /// What of that name may be set.
+    /// The option with that name.
     pub(super) fn key(&self, name: &str) -> Result<&'static Key, String> {
         self.keys().find(|key| key.name == name).ok_or_else(|| {
             let near = meant(name, self.keys().map(|key| key.name));
@@ -140,7 +140,7 @@ impl Kind {
         })
     }
 
-    /// All that may be set, with the values that each may have.
+    /// All its options, with the values that each may have.
     pub(super) fn allowed(&self) -> String {
         let keys: Vec<String> = self.keys().map(|key| format!("{}= ({})", key.name, key.values)).collect();
         keys.join(", ")

@@ -1,4 +1,4 @@
-//! How much is asked for: `64 sessions`, `500 requests/s`, `2x`, `mat: mean < 0.5ms`.
+//! How much load clients make: `64 sessions`, `500 requests/s`, `2x`, `mat: mean < 0.5ms`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,30 +8,30 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::description::quantity::{COST, MEDIAN, P99, Quantity, REPLIES};
 
-/// How much load there is.
+/// The amount of load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
-    /// So many sessions at a time, each followed by another.
+    /// This many sessions at a time, each followed by another.
     Sessions(u32),
-    /// Sessions arrive so that they ask for so many requests per second, whatever the server does.
+    /// This many requests per second: sessions arrive at that pace, whatever the server does.
     Rate(f64),
-    /// The same, as a multiple of what the point's first server does saturated.
+    /// A rate as a multiple of what the point's first server answers when saturated.
     Times(f64),
-    /// The highest such rate at which replies come in time, which is searched for in each trial: the maximum
-    /// achievable throughput (MAT; Hashemian et al. 2014, section 3).
+    /// The highest rate at which replies come in time, the maximum achievable throughput (MAT; Hashemian et
+    /// al. 2014, section 3). Each trial searches for it.
     Most(Threshold),
 }
 
-/// What is called in time.
+/// The condition for replies to be in time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Threshold {
-    /// Which of the times counts: a quantity in milliseconds.
+    /// The time that counts: a quantity in milliseconds.
     pub of: Quantity,
-    /// It has to be below that.
+    /// The time has to be below this.
     pub time: Duration,
 }
 
-/// What names of quantities end with that are times.
+/// The end of the names of quantities that are times.
 const MS: &str = " ms";
 
 impl Load {
@@ -40,10 +40,10 @@ impl Load {
         matches!(self, Self::Rate(_) | Self::Times(_))
     }
 
-    /// What is compared where nothing else is said. Where the server is always asked for more: what a reply
-    /// costs, and how many there are. At a rate that it can serve, that rate is no result; what counts is
-    /// what a reply costs and how long clients wait. Where more is asked for than it can serve, or the most
-    /// is searched for: how many are answered.
+    /// The default quantities. In a closed loop, where the server always gets more requests: the cost of a
+    /// reply, and the rate of replies. At a rate that the server can serve: the cost of a reply, and how
+    /// long clients wait, since the rate itself is given. If clients request more than it can serve, or a
+    /// search looks for the highest rate: the rate of replies.
     pub fn usually_compared(self) -> Vec<Quantity> {
         match self {
             Self::Sessions(_) => vec![COST, REPLIES],
@@ -53,7 +53,7 @@ impl Load {
         }
     }
 
-    /// Whether it is more than the first server can serve.
+    /// Whether the load is more than the first server can serve.
     pub fn is_too_much(self) -> bool {
         matches!(self, Self::Times(times) if times >= 1.0)
     }

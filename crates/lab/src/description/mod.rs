@@ -1,8 +1,8 @@
-//! What an experiment's file says, checked.
+//! Parses and checks an experiment's file.
 //!
-//! An [`experiment`] has servers and points. Each point has a [`setting`]: what servers are asked for
-//! ([`workload`]), how much ([`load`]), by whom ([`tool`]). Servers are compared there by a [`quantity`]. A
-//! [`finding`] is what others have found.
+//! An [`experiment`] has servers and points. Each point has a [`setting`]: what clients request
+//! ([`workload`]), how much load ([`load`]), and which generator makes it ([`tool`]). Servers are compared
+//! there by a [`quantity`]. A [`finding`] is a result of others that the experiment checks.
 
 pub mod expected;
 pub mod experiment;

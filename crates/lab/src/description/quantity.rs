@@ -1,47 +1,48 @@
-//! What servers are compared by.
+//! The quantities by which servers are compared.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::record::outcome::{Accepting, Outcome, Slice};
 
-/// A figure of a trial.
+/// A figure of a trial, such as replies per second.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantity {
-    /// What it is called, in experiments and in reports; its unit is part of that.
+    /// Its name in experiments and reports; the unit is part of the name.
     pub name: &'static str,
-    /// Which of its values are good.
+    /// Whether more or less is better.
     pub better: Better,
-    /// Whether it is the clients' doing where these could not have asked for more: rates and times.
+    /// Whether it depends on the clients if these were short of CPU: true for rates and times.
     pub is_of_pace: bool,
-    /// How many digits after the point are told.
+    /// How many digits after the point are printed.
     pub digits: usize,
-    /// Who tells it.
+    /// The source of the figure.
     teller: Teller,
-    /// What a trial says of it; not a number where it says nothing.
+    /// Its value in a trial; NaN if the trial has none.
     pub of: fn(&Outcome) -> f64,
 }
 
-/// Which values of a quantity are good.
+/// Which values of a quantity are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     /// Large ones.
     More,
     /// Small ones.
     Less,
-    /// Neither: it says how a server works, and not how well.
+    /// Neither: the quantity says how a server works, not how well.
     Neither,
 }
 
-/// Who tells a quantity, where not every trial does.
+/// The source of a quantity, since not every trial has all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Teller {
-    /// Every trial.
+    /// All trials have it.
     All,
-    /// Not wrk: a status is one of 4xx or 5xx there, or another; and it counts heads and bodies together.
+    /// Not with wrk. wrk only separates statuses 4xx and 5xx from others, and counts heads and bodies
+    /// together.
     Sluicelab,
     /// The server's processes.
     Processes,
-    /// The status of a server of ours.
+    /// The status of sluice.
     Status,
 }
 
@@ -49,7 +50,7 @@ enum Teller {
 pub const COST: Quantity = cost("CPU us/reply", 2, |of| of.cpu.server_us_per_reply);
 /// Whole replies.
 pub const REPLIES: Quantity = rate("replies/s", 0, |of| of.replies_per_s);
-/// Those of status 2xx.
+/// Whole replies of status 2xx.
 pub const GOOD: Quantity =
     Quantity { teller: Teller::Sluicelab, ..rate("2xx/s", 1, |of| of.replies_2xx_per_s.unwrap_or(f64::NAN)) };
 /// Bits of bodies.
@@ -57,9 +58,9 @@ pub const BITS: Quantity = Quantity {
     teller: Teller::Sluicelab,
     ..rate("Mbit/s", 1, |of| of.replies_body_mbps.unwrap_or(f64::NAN))
 };
-/// How long half of the clients wait at most.
+/// The time that half of the clients wait at most.
 pub const MEDIAN: Quantity = time("p50 ms", |of| of.wait_ms.p50);
-/// How long 99 of 100 clients wait at most.
+/// The time that 99 of 100 clients wait at most.
 pub const P99: Quantity = time("p99 ms", |of| of.wait_ms.p99);
 /// Memory of all the server's processes.
 pub const MEMORY: Quantity = cost("memory MB", 1, |of| of.memory_mb);
@@ -94,58 +95,59 @@ const ALL: [Quantity; 24] = [
 const ALL_DROPS: &str = "listen_drops";
 const ACCEPT_QUEUE_DROPS: &str = "listen_overflows";
 
-/// Drops per second of that cause; a kernel may not count it.
+/// Drops per second of that cause. NaN if the kernel does not count them.
 fn drops(of: &Outcome, cause: &str) -> f64 {
     of.drops_per_s.get(cause).copied().unwrap_or(f64::NAN)
 }
 
-/// What is known where the server tells how it accepts.
+/// A figure of accepting. NaN if the server does not report how it accepts.
 fn accepting(of: &Outcome, value: fn(&Accepting) -> f64) -> f64 {
     of.accepting.as_ref().map_or(f64::NAN, value)
 }
 
-/// A process for each connection has no accept phases.
+/// A figure per accept phase. NaN without accept phases, as with a process for each connection.
 fn accepts_per_phase(of: &Accepting) -> f64 {
     if of.accept_phases_per_s > 0.0 { of.accepts_per_phase } else { f64::NAN }
 }
 
-/// What is known where the server's processes are: 0 is the sum of none.
+/// A figure of the server's processes. NaN if these are unknown, because the sum over no process would be
+/// 0.
 fn seen(of: &Outcome, value: f64) -> f64 {
     if of.cpu.server_cpus.is_nan() { f64::NAN } else { value }
 }
 
-/// What the server takes.
+/// A quantity of the server's consumption.
 const fn cost(name: &'static str, digits: usize, of: fn(&Outcome) -> f64) -> Quantity {
     Quantity { better: Better::Less, is_of_pace: false, teller: Teller::Processes, ..work(name, digits, of) }
 }
 
-/// What clients get.
+/// A quantity of what clients get.
 const fn rate(name: &'static str, digits: usize, of: fn(&Outcome) -> f64) -> Quantity {
     Quantity { better: Better::More, ..work(name, digits, of) }
 }
 
-/// How long they wait.
+/// A quantity of how long clients wait.
 const fn time(name: &'static str, of: fn(&Outcome) -> f64) -> Quantity {
     Quantity { better: Better::Less, ..work(name, 2, of) }
 }
 
-/// How a server works.
+/// A quantity of how a server works.
 const fn work(name: &'static str, digits: usize, of: fn(&Outcome) -> f64) -> Quantity {
     Quantity { name, better: Better::Neither, is_of_pace: true, digits, teller: Teller::All, of }
 }
 
-/// The same, where it takes the server's processes to be known.
+/// A quantity of how a server works, for which its processes must be known.
 const fn processes(name: &'static str, of: fn(&Outcome) -> f64) -> Quantity {
     Quantity { teller: Teller::Processes, ..work(name, 1, of) }
 }
 
-/// The same, where it takes a server of ours.
+/// A quantity of how a server works, from the status of sluice.
 const fn status(name: &'static str, digits: usize, of: fn(&Outcome) -> f64) -> Quantity {
     Quantity { teller: Teller::Status, ..work(name, digits, of) }
 }
 
 impl Better {
-    /// In words; `None` where neither is.
+    /// In words; `None` if neither is better.
     pub(crate) fn told(self) -> Option<&'static str> {
         match self {
             Self::More => Some("more is better"),
@@ -156,35 +158,35 @@ impl Better {
 }
 
 impl Quantity {
-    /// Whether trials by wrk tell it.
+    /// Whether trials with wrk report it.
     pub(crate) fn is_told_by_wrk(&self) -> bool {
         self.teller != Teller::Sluicelab
     }
 
-    /// Whether it takes the server's processes to be known.
+    /// Whether the server's processes must be known for it.
     pub fn is_of_processes(&self) -> bool {
         self.teller == Teller::Processes
     }
 
-    /// Whether it takes a server that tells its status.
+    /// Whether it needs the status of sluice.
     pub(crate) fn is_of_status(&self) -> bool {
         self.teller == Teller::Status
     }
 
-    /// By its name.
+    /// The quantity with that name.
     ///
     /// # Errors
-    /// The names that there are.
+    /// The known names.
     pub fn named(name: &str) -> Result<Self, String> {
         let names = || ALL.map(|quantity| quantity.name).join(", ");
         let found = ALL.into_iter().find(|quantity| quantity.name == name);
         found.ok_or_else(|| format!("{name:?} is no quantity; allowed: {}", names()))
     }
 
-    /// By its name, if one value of it is better than another.
+    /// The quantity with that name, if one value of it is better than another.
     ///
     /// # Errors
-    /// The names that there are.
+    /// The known names.
     pub fn to_be_best(name: &str) -> Result<Self, String> {
         let quantity = Self::named(name)?;
         let ranking = ALL.iter().filter(|quantity| quantity.better != Better::Neither);
@@ -195,7 +197,7 @@ impl Quantity {
         Ok(quantity)
     }
 
-    /// What a slice of a trial says of it, if slices do.
+    /// Its value in a slice of a trial, if slices have it.
     pub(crate) fn of_slice(&self) -> Option<fn(&Slice) -> f64> {
         match *self {
             of if of == COST => Some(|slice| slice.cpu_server_us_per_reply),
@@ -204,7 +206,7 @@ impl Quantity {
         }
     }
 
-    /// What is more the better a value is, and the same of all where none is better.
+    /// A number that is larger for better values, and constant if none is better.
     pub(crate) fn worth(&self, value: f64) -> f64 {
         match self.better {
             Better::More => value,
@@ -213,7 +215,7 @@ impl Quantity {
         }
     }
 
-    /// A value with its digits.
+    /// A value, formatted with the digits of the quantity.
     pub fn told(&self, value: f64) -> String {
         format!("{value:.*}", self.digits)
     }

@@ -1,5 +1,5 @@
-//! What points of an experiment may set, or its file for all of them: how much load, on which CPUs, from
-//! which disk, for how long.
+//! The settings of points, which an experiment's file may also set for all points: load, CPUs, disk,
+//! lengths.
 
 use std::time::Duration;
 
@@ -13,61 +13,62 @@ use crate::description::workload::Workload;
 use crate::description::written::{Size, Time, within};
 use crate::servers::Application;
 
-/// What a trial has to know besides its server.
+/// What a trial needs to know besides its server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Setting {
     /// How the servers of a point are measured.
     pub order: Order,
-    /// What clients ask for.
+    /// What clients request.
     pub workload: Workload,
-    /// How much of it.
+    /// How much load there is.
     pub load: Load,
-    /// Who asks for it.
+    /// The load generator.
     #[serde(skip_serializing_if = "Tool::is_sluicelab")]
     pub generator: Tool,
     /// More options of `sluicelab load`, for clients that come at a rate.
     pub clients: Vec<String>,
-    /// What servers hand requests to.
+    /// The application to which servers pass requests.
     pub application: Option<Application>,
     /// Memory of the server with its page cache, in bytes; with `disk`.
     pub memory: Option<u64>,
     /// Bytes per second that may be read from the disk.
     pub disk: Option<u64>,
-    /// How many others read from the disk meanwhile.
+    /// How many extra readers use the disk meanwhile.
     pub others: u32,
-    /// Whether files are forgotten before, rather than read.
+    /// Whether files are dropped from the page cache before, rather than read into it.
     pub cold: bool,
     /// The part of its CPU that a server has, in percent. `None`: all of it.
     pub share: Option<f64>,
-    /// How long a server has it at a time, in microseconds.
+    /// The quantum: how long a server has its share at a time, in microseconds.
     pub turn_us: u32,
-    /// Whether servers and clients are on all CPUs, and each CPU has a network.
+    /// Whether servers and clients run on all CPUs, and each CPU has a network.
     pub both_cpus: bool,
-    /// On how many CPUs servers run, with `both_cpus` clients as well. `None`: on all that the lab has.
+    /// On how many CPUs servers run; with `both_cpus` clients as well. `None`: on all that the lab has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<u32>,
     /// Which CPU does the work of receiving a packet.
     #[serde(skip_serializing_if = "Receive::is_receivers")]
     pub receive: Receive,
-    /// By which rules results count.
+    /// The rules that decide whether a trial has failed.
     #[serde(skip_serializing_if = "Rules::are_usual")]
     pub rules: Rules,
-    /// For which part of the time, in percent, a generator may wait for its CPU. `None`: as `sluicelab load`
-    /// has it.
+    /// The part of the time, in percent, that a generator may wait for its CPU. `None`: the default of
+    /// `sluicelab load`.
     pub may_wait: Option<u32>,
-    /// How long things take.
+    /// The lengths of the parts of a run.
     pub lengths: Lengths,
 }
 
-/// Which CPU does the work of receiving a packet: finding its socket, and waking who waits for it.
+/// The CPU that does the work of receiving a packet: finding its socket, and waking the process that waits
+/// for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Receive {
-    /// The one that sent it, as on the loopback interface.
+    /// The CPU that sent it, as on the loopback interface.
     Sender,
-    /// One of those on which the server runs, or the clients. The sender interrupts it, which a virtual
-    /// machine makes dearer than all else that a small reply costs. With `both_cpus` each network has its own
-    /// CPU for it.
+    /// A CPU on which the receiving program runs, server or clients. The sender interrupts that CPU. In a
+    /// virtual machine this costs more than all else about a small reply. With `both_cpus` each network has
+    /// its own CPU for it.
     Receiver,
     /// The first of the servers' CPUs.
     One,
@@ -75,52 +76,52 @@ pub enum Receive {
     Spread,
 }
 
-/// How the alternatives of a point are measured.
+/// How the servers of a point are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// All are started, and asked one after the other, in slices of the measured time.
+    /// The lab starts all servers and loads them one after the other, in slices of the measured time.
     Interleaved,
-    /// In heats of three at the same time, the first in each: what the machine does to one it does to those
-    /// beside it.
+    /// Concurrent: blocks of three servers run at the same time, with the first server in each. What the
+    /// machine does to one server it does to all in the block.
     Abreast,
-    /// One after the other, each started when it is its turn.
+    /// Sequential: the lab starts each server only when its turn comes.
     InTurn,
 }
 
-/// The rules of a paper, by which a trial counts or has failed.
+/// The rules of a paper, which decide whether a trial has failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Rules {
-    /// Of Harji and others 2012.
+    /// The rules of Harji and others 2012.
     #[default]
     H12,
-    /// Of Pariag and others 2007.
+    /// The rules of Pariag and others 2007.
     P07,
-    /// None, as in papers that have not told any.
+    /// None, for papers that state no rules.
     #[serde(rename = "none")]
     None,
 }
 
 impl Receive {
-    /// Older journals know nothing else, and have it unsaid.
+    /// Whether this is [`Receive::Receiver`]. Older journals have no other choice, and leave it out.
     pub fn is_receivers(&self) -> bool {
         *self == Self::Receiver
     }
 
-    /// Whether the point chooses among the servers' CPUs.
+    /// Whether one of the choices among the servers' CPUs is set.
     pub(crate) fn is_chosen(self) -> bool {
         matches!(self, Self::One | Self::Spread)
     }
 }
 
 impl Rules {
-    /// Whether they are those of a point that says nothing of them.
+    /// Whether these are the default rules.
     pub fn are_usual(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What points may set, or the file for all of them.
+/// The settings as written, in a point or in the file for all points.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WrittenSetting {
@@ -147,7 +148,7 @@ pub(super) struct WrittenSetting {
 
 impl WrittenSetting {
     /// # Errors
-    /// What is not understood, and under which key.
+    /// The key, and its mistake.
     pub(super) fn of(table: Table) -> Result<Self, String> {
         table.try_into().map_err(|error| error.to_string().trim().replace('\n', ", "))
     }
@@ -183,7 +184,7 @@ impl WrittenSetting {
                  these come to, such as '500 requests/s'"
             ));
         }
-        // Files that one server has read are in memory for the others.
+        // Files that one server has read would be in memory for the others.
         let cold = self.cold.unwrap_or(self.disk.is_some());
         let order = match (self.order, cold || self.memory.is_some()) {
             (None, false) => Order::Interleaved,
@@ -209,7 +210,7 @@ impl WrittenSetting {
                 return Err(format!("receive: {why}; allowed: 'receiver'"));
             }
             (Some(receive), ..) => receive,
-            // What a server drops would cost the clients.
+            // Otherwise clients would pay for packets that the server drops.
             (None, true, _) | (None, _, Load::Times(_)) => Receive::Receiver,
             (None, false, _) => Receive::Sender,
         };
@@ -248,7 +249,7 @@ impl WrittenSetting {
 }
 
 impl Setting {
-    /// The same, if wrk can have servers in it.
+    /// The setting itself, if trials with wrk can have it.
     fn for_wrk(self) -> Result<Self, String> {
         let Self { workload, load, lengths, .. } = &self;
         let slice = lengths.measured / lengths.slices;

@@ -1,4 +1,4 @@
-//! Who asks servers: `sluicelab`, `wrk`, `wrk: close`.
+//! The load generators: `sluicelab`, `wrk`, `wrk: close`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,9 +11,9 @@ pub enum Tool {
     /// `sluicelab load`.
     #[default]
     Sluicelab,
-    /// wrk, whose connections ask for the same file again and again.
+    /// wrk, whose connections request the same file again and again.
     Wrk {
-        /// Whether each request says `Connection: close`, and the next one comes on a connection of its own.
+        /// Whether each request has the header `Connection: close`, so that each has a new connection.
         closes: bool,
     },
 }
@@ -58,12 +58,12 @@ impl<'de> Deserialize<'de> for Tool {
 }
 
 impl Tool {
-    /// Whether it is the lab's own.
+    /// Whether it is sluicelab itself.
     pub fn is_sluicelab(&self) -> bool {
         *self == Self::Sluicelab
     }
 
-    /// Whether a server closes a connection after each reply.
+    /// Whether each connection ends after one reply.
     pub(crate) fn closes(self) -> bool {
         self == Self::Wrk { closes: true }
     }

@@ -1,5 +1,5 @@
-//! What clients ask for: files on the disk, and sessions for them, made by `sluicelab` and kept for the next
-//! run.
+//! What clients request: files on the disk, and sessions for them. `sluicelab` makes both, and keeps them
+//! for later runs.
 
 use std::fmt;
 use std::fs;
@@ -19,48 +19,47 @@ use crate::description::kinds::{Kind, MINE, PATHS};
 use crate::programs::interrupt;
 use crate::servers::spec::words;
 
-/// A workload as it is typed: `one-packet`, `specweb99: directories=78 sessions=50000`, `one-packet:
+/// A workload as users type it: `one-packet`, `specweb99: directories=78 sessions=50000`, `one-packet:
 /// idle=4000`, `support-modified: replaced=0.4`, `mine: root=./public sessions=./log`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Workload {
     kind: String,
-    /// Of `SPECweb99` and Support: how many directories of files there are.
+    /// The number of directories, for `SPECweb99` and Support.
     directories: u32,
-    /// How many sessions are drawn.
+    /// The number of sessions that are drawn.
     sessions: u32,
-    /// How many other clients are connected, and ask for nothing: some event mechanisms look at each of them
-    /// in every get-events phase (Banga and Mogul 1998).
+    /// The number of idle clients: connected, but without requests. Some event mechanisms look at each of
+    /// them in every get-events phase (Banga and Mogul 1998).
     pub idle: u32,
-    /// What `sluicelab sessions` is told besides, as it was typed: `replaced=0.4`.
+    /// More options for `sluicelab sessions`, as typed: `replaced=0.4`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     options: Vec<String>,
-    /// Somebody's own files, and the sessions that ask for them.
+    /// The user's own files, and the sessions that request them.
     own: Option<(PathBuf, PathBuf)>,
-    /// Somebody's own files, and which of them are asked for.
+    /// The user's own files, and the requested paths.
     #[serde(skip_serializing_if = "Option::is_none")]
     paths: Option<Paths>,
 }
 
-/// Files below a root that are asked for in turn.
+/// Requested files below a root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Paths {
-    /// Of the files. `None`: servers have them that run already.
+    /// The root of the files. `None`: only servers that are already running have them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root: Option<PathBuf>,
     /// Each may have a weight behind it, as in a list for `sluicelab load --urls`.
     pub paths: Vec<String>,
-    /// `None`: as `sluicelab load` has it.
+    /// `None`: the default of `sluicelab load`.
     pub requests_per_connection: Option<u32>,
 }
 
-/// How many directories of files there are where nothing is said.
+/// The default number of directories of files.
 const DIRECTORIES: u32 = 10;
 
-/// How many sessions are drawn.
+/// The default number of sessions.
 const SESSIONS: u32 = 20_000;
 
-/// How many requests `sluicelab load` has on a connection where nothing is said: of clients that come at a
-/// rate, and of those that ask again when they are answered.
+/// The default number of requests on a connection, as in `sluicelab load`: at a rate, and in a closed loop.
 const PER_CONNECTION: (u32, u32) = (1, 1_000);
 
 impl FromStr for Workload {
@@ -141,7 +140,7 @@ impl fmt::Display for Workload {
     }
 }
 
-/// What is asked for, the first few of many.
+/// Formats the first few of the paths.
 impl fmt::Display for Paths {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = self.paths.len().min(3);
@@ -152,7 +151,7 @@ impl fmt::Display for Paths {
 }
 
 impl Paths {
-    /// As they are typed, behind the kind.
+    /// The options as users type them, after the kind.
     fn words(&self) -> impl Iterator<Item = String> {
         let root = self.root.as_deref().map(|root| format!("root={}", word(root)));
         let paths = self.paths.iter().map(|path| format!("path={}", quoted(path)));
@@ -161,7 +160,7 @@ impl Paths {
     }
 }
 
-/// A value of a workload: one with blanks stands in double quotes.
+/// A value as users type it, in double quotes if it has blanks.
 fn quoted(value: &str) -> String {
     if value.contains(char::is_whitespace) { format!("\"{value}\"") } else { value.to_owned() }
 }
@@ -170,7 +169,7 @@ fn word(path: &Path) -> String {
     quoted(&path.display().to_string())
 }
 
-/// How many requests are made on a connection.
+/// The option for the number of requests on a connection.
 const REQUESTS: &str = "requests-per-connection";
 
 /// Files and sessions on the disk.
@@ -178,12 +177,12 @@ const REQUESTS: &str = "requests-per-connection";
 pub(crate) struct Prepared {
     pub(crate) root: PathBuf,
     pub(crate) sessions: PathBuf,
-    /// Those that are asked for, if not all below the root are.
+    /// The requested files, if these are not all below the root.
     pub(crate) asked: Option<Vec<PathBuf>>,
 }
 
 impl Prepared {
-    /// What the first request is for.
+    /// The target of the first request.
     pub(crate) fn first_target(&self) -> Result<String> {
         let log = fs::read_to_string(&self.sessions)?;
         let target = log.split_whitespace().next();
@@ -192,18 +191,18 @@ impl Prepared {
 }
 
 impl Workload {
-    /// Whether nobody said which files are asked for, so that only servers that run already have them.
+    /// Whether no root is given, so that only servers that are already running have the files.
     pub(crate) fn has_no_root(&self) -> bool {
         self.paths.as_ref().is_some_and(|paths| paths.root.is_none())
     }
 
-    /// Whether there are requests for what is no file, whoever answers them.
+    /// Whether some requests are not for files; an application answers these.
     pub(crate) fn asks_for_no_file(&self) -> bool {
         matches!(self.kind.as_str(), "constant" | "dynamic-fixed")
             || self.options.iter().any(|option| option.starts_with("dynamic="))
     }
 
-    /// Whether all of it is for one file.
+    /// Whether all requests are for one file.
     pub(crate) fn asks_for_one_file(&self) -> bool {
         match self.kind.as_str() {
             "one-packet" | "single" => true,
@@ -213,14 +212,14 @@ impl Workload {
         }
     }
 
-    /// Whether it was said how many requests a session has.
+    /// Whether the number of requests in a session is given.
     pub(crate) fn has_calls(&self) -> bool {
         let of_paths = self.paths.as_ref().and_then(|paths| paths.requests_per_connection);
         self.option("calls").is_some() || of_paths.is_some()
     }
 
-    /// The same for clients that come at a rate, or ask again when they are answered, if nothing is said of
-    /// how many requests they make.
+    /// The workload with the default number of requests on a connection, if none is given: for clients at a
+    /// rate, or in a closed loop.
     pub(crate) fn at(mut self, is_rate: bool) -> Self {
         if let Some(paths) = &mut self.paths {
             let usual = if is_rate { PER_CONNECTION.0 } else { PER_CONNECTION.1 };
@@ -229,7 +228,7 @@ impl Workload {
         self
     }
 
-    /// Requests for files below a root; each path may have a weight behind it.
+    /// Requests for files below a root; a weight may follow each path.
     pub fn of_paths(root: Option<PathBuf>, paths: Vec<String>, requests_per_connection: Option<u32>) -> Self {
         Self {
             kind: PATHS.to_owned(),
@@ -242,7 +241,7 @@ impl Workload {
         }
     }
 
-    /// As it is typed.
+    /// The workload as users type it.
     pub fn typed(&self) -> String {
         let Self { kind, directories, sessions, idle, options, own, paths } = self;
         let mut words = vec![format!("{kind}:")];
@@ -263,11 +262,11 @@ impl Workload {
         words.join(" ").trim_end_matches(':').to_owned()
     }
 
-    /// The same, with paths that hold wherever it is read.
+    /// The workload with absolute paths.
     pub fn anywhere(mut self) -> Self {
         let own = self.own.iter_mut().flat_map(|(root, sessions)| [root, sessions]);
         for path in own.chain(self.paths.iter_mut().filter_map(|paths| paths.root.as_mut())) {
-            // One that is not there is refused by its name.
+            // A missing path stays as it is; the error then shows it as typed.
             if let Ok(there) = path.canonicalize() {
                 *path = there;
             }
@@ -280,10 +279,10 @@ impl Workload {
         pairs.into_iter().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
-    /// Whether the files are there that somebody has made; where replies are computed, paths need none.
+    /// Checks that the user's files exist. If replies are computed, paths need no files.
     ///
     /// # Errors
-    /// Which is not, or what is wrong with it.
+    /// The missing file, or its mistake.
     pub(crate) fn check_files(&self, is_computed: bool) -> Result<(), String> {
         if let Some(Paths { root, paths, .. }) = &self.paths {
             let Some(root) = root else { return Ok(()) };
@@ -309,7 +308,7 @@ impl Workload {
         Ok(())
     }
 
-    /// Makes what is missing of it in `data`, where such things are kept.
+    /// Makes the missing files and sessions in the directory `data`, and keeps them there.
     pub(crate) fn prepare(&self, sluicelab: &Path, data: &Path) -> Result<Prepared> {
         let Self { kind, directories, sessions, options, own, .. } = self;
         if let Some((root, sessions)) = own {
@@ -324,7 +323,7 @@ impl Workload {
         let numbered = |kind: &str| {
             if has_directories { format!("{kind}-{directories}") } else { kind.to_owned() }
         };
-        // A set of that file alone: sizes are anybody's choice.
+        // A file set of one size: `fixed` allows any size.
         let size = self.option("bytes").filter(|_| known.name == "fixed");
         let root = data.join(match size {
             Some(size) => format!("{}-bytes={size}", known.files),
@@ -349,7 +348,7 @@ impl Workload {
         if !file.is_file() {
             made("sessions", self, &mut draw)?;
         }
-        // Servers and generators are started from elsewhere.
+        // Absolute paths, because servers and generators start in other directories.
         Ok(Prepared { root: root.canonicalize()?, sessions: file.canonicalize()?, asked: None })
     }
 }
@@ -368,7 +367,7 @@ impl Workload {
             made("sessions", self, &mut write)?;
         }
         let sessions = file.canonicalize()?;
-        // Where nobody said which files they are, there is none to be read.
+        // Without a root, no files can be read.
         let Some(root) = root else {
             return Ok(Prepared { root: data.to_owned(), sessions, asked: Some(Vec::new()) });
         };
@@ -378,8 +377,8 @@ impl Workload {
     }
 }
 
-/// The file that a server sends for a path: without weight and query, decoded, and with the index file of a
-/// directory.
+/// The file that a server sends for a path. The path loses its weight and query, and is decoded; a
+/// directory gets its index file.
 fn below(root: &Path, path: &str) -> PathBuf {
     let path = path.split([' ', '?']).next().unwrap_or_default();
     let mut path = percent_decode_str(path.trim_start_matches('/')).decode_utf8_lossy().into_owned();
@@ -389,7 +388,8 @@ fn below(root: &Path, path: &str) -> PathBuf {
     root.join(path)
 }
 
-/// Has `sluicelab` make something for a workload. What it says of a failure is told, not how it was called.
+/// Runs a `sluicelab` command that makes something for a workload. An error quotes the command's message,
+/// not its command line.
 fn made(what: &str, workload: &Workload, command: &mut Command) -> Result<()> {
     interrupt::check()?;
     let output = command.stdin(Stdio::null()).output();

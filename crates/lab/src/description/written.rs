@@ -1,4 +1,5 @@
-//! Values as files have them: times and sizes with units, and one of something where several are allowed.
+//! Values as experiment files write them: times and sizes with units, and a single value where a list is
+//! allowed.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,7 +9,7 @@ use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Error as _, IntoDeserializer as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// Strings of something, or one.
+/// A list of strings, or a single string.
 #[derive(Debug)]
 pub(super) struct OneOrMany<T>(pub(super) Vec<T>);
 
@@ -16,11 +17,11 @@ pub(super) struct OneOrMany<T>(pub(super) Vec<T>);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Time(pub(super) Duration);
 
-/// Bytes with their unit, or so many in a second.
+/// A number of bytes with its unit, or of bytes per second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size(pub(super) u64);
 
-/// A value that is written as a string.
+/// Parses a value from a string.
 fn from_text<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     read: impl FnOnce(&str) -> Result<T, String>,

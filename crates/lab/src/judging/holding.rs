@@ -1,15 +1,15 @@
-//! Whether what others have found holds here.
+//! Decides whether the findings of others hold here.
 //!
-//! A finding claims a direction, and mostly a size. Both are hypotheses, and they are corrected together with
-//! the verdicts of the experiment, as one family of comparisons:
+//! A finding claims a direction, and mostly a size. Both are hypotheses. Holm's correction treats them and
+//! the verdicts of the experiment as one family of comparisons:
 //!
-//! - A direction that a verdict is about already is that verdict's hypothesis, not another one. So a finding
-//!   is never surer than the verdict on its pair.
-//! - That the ratio here is not the paper's is a hypothesis of its own: a t-test of the ratios' logarithms
-//!   against the nearer end of what the paper has.
-//! - That two are equal within a margin takes two one-sided t-tests.
+//! - If a verdict is about the same direction, both are the same hypothesis. So a finding is never surer
+//!   than the verdict on its pair.
+//! - That our ratio differs from the paper's is a separate hypothesis. A t-test compares the ratios'
+//!   logarithms with the nearer end of the paper's range.
+//! - That two are equal within a margin needs two one-sided t-tests.
 //!
-//! Nothing is said where there is doubt about the trials that a finding rests on.
+//! If there is doubt about the trials of a finding, the result is "cannot tell".
 
 use serde::Serialize;
 
@@ -20,22 +20,22 @@ use crate::judging::series::{Found, Series};
 use crate::judging::verdict::{self, Doubts, Says, Verdict, WITHIN};
 use crate::statistics::{FEWEST_ROUNDS, Ratio, chance, chance_inside, chance_outside, median};
 
-/// What is said of a finding.
+/// The result of checking a finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Holding {
-    /// It is so here.
+    /// The finding holds here.
     Holds,
-    /// The direction is the same, and the size is another.
+    /// The direction is the same, but the size differs.
     OtherSize,
-    /// It is not so here.
+    /// The finding is contradicted here.
     Contradicted,
-    /// Neither can be said; why.
+    /// The data do not decide; the reason.
     CannotTell(String),
 }
 
 impl Holding {
-    /// The same in a word or two.
+    /// The result in a word or two.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Holds => "holds",
@@ -46,8 +46,9 @@ impl Holding {
     }
 }
 
-/// The verdicts of all points, each by its quantities, and what follows of each finding: the left term over
-/// the right one, if that was measured. `judged` are points of judges, which findings are not about.
+/// The verdicts of all points, for each of their quantities, and the result for each finding. With each
+/// result comes the ratio of the left term to the right one, if it was measured. `judged` are points of
+/// confirmatory rounds, to which findings do not apply.
 pub fn judge(
     found: &[Found],
     judged: &[Found],
@@ -73,27 +74,27 @@ pub fn judge(
     (verdicts, holdings)
 }
 
-/// Such as of two that have none of a quantity.
+/// The reason if, for example, both servers have none of a quantity.
 const NO_RATIO: &str = "a round has no ratio, as one of the two has nothing of it";
 
-/// What came of a hypothesis in its family.
+/// The result of a hypothesis within its family.
 #[derive(Debug)]
 struct Test {
     is_beyond: bool,
-    /// Why nothing is said if it is not.
+    /// The reason for "cannot tell" if it is not significant.
     why: String,
 }
 
-/// What trials say of a finding, before chance is thought of.
+/// A finding's measurements, before any correction for chance.
 #[derive(Debug)]
 struct Look<'a> {
     finding: &'a Finding,
-    /// The left over the right.
+    /// The ratio of the left term to the right one.
     ratio: Option<Ratio>,
-    /// What is claimed to be more over what is claimed to be less, in each round; of equals the left over the
-    /// right. Of nothing where there is doubt.
+    /// In each round, the term that is claimed to have more, divided by the other one. For a claim of
+    /// equality, the left term divided by the right one. An error if there is doubt.
     quotients: Result<Vec<f64>, String>,
-    /// The verdict whose hypothesis it is, and whether that is on the left term.
+    /// The verdict with the same hypothesis, and whether it is about the left term.
     verdict: Option<(usize, bool)>,
 }
 
@@ -133,7 +134,7 @@ impl<'a> Look<'a> {
         Self { finding, ratio, quotients, verdict: verdict.filter(|_| relation.is != Is::Equal) }
     }
 
-    /// What the paper has of what is claimed to be more over what is claimed to be less.
+    /// The paper's ratio of the term that is claimed to have more to the other one.
     fn size(&self) -> Option<Size> {
         if self.finding.expect.is == Is::Less {
             self.finding.size.map(Size::inverse)
@@ -142,19 +143,19 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Between what two are called equal.
+    /// The range of ratios that count as equal.
     fn band(&self) -> Option<Size> {
         let within = self.finding.within?;
         let Size { least, most } = self.finding.size.unwrap_or(Size { least: 1.0, most: 1.0 });
         Some(Size { least: least / (1.0 + within), most: most * (1.0 + within) })
     }
 
-    /// How likely chance alone makes each hypothesis of its own: direction or equality, then the size.
+    /// The p-value of each hypothesis that is no verdict's: direction or equality, then the size.
     fn chances(&self, margin: f64) -> Vec<f64> {
         let Ok(quotients) = &self.quotients else { return Vec::new() };
         if let Some(band) = self.band() {
             let inside = chance_inside(quotients, band.least, band.most);
-            // One is 1 where the other is not.
+            // If one of the two is below 1, the other is 1.
             return vec![inside.min(chance_outside(quotients, band.least, band.most))];
         }
         let direction = self.verdict.is_none().then(|| chance(quotients, margin));
@@ -162,7 +163,7 @@ impl<'a> Look<'a> {
         direction.into_iter().chain(size).collect()
     }
 
-    /// What follows, by what came of its own hypotheses.
+    /// The result, given the tests of the hypotheses that are not a verdict's.
     fn says(&self, tests: &[Test], verdicts: &[Verdict], margin: f64) -> Holding {
         let quotients = match &self.quotients {
             Ok(quotients) => quotients,
@@ -194,14 +195,14 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Where a ratio lies that is found to differ from 1.
+/// The direction of a significant difference.
 #[derive(Debug)]
 enum Direction {
     Claimed,
     Opposite,
 }
 
-/// Whether a verdict is about the pair of a finding, and if so, whether it is on the left term.
+/// Whether a verdict is about a finding's pair of servers; if so, whether it is about the left term.
 fn is_of(verdict: &Verdict, finding: &Finding) -> Option<bool> {
     let relation = &finding.expect;
     let (left, right) = (&relation.left, &relation.right);
@@ -213,8 +214,7 @@ fn is_of(verdict: &Verdict, finding: &Finding) -> Option<bool> {
     (is_plain && is_at && (is_left || is_right)).then_some(is_left)
 }
 
-/// The direction that a verdict has found, of a server that is claimed to be the one with more, or the one
-/// with less.
+/// The direction that a verdict has found, for a server that is claimed to have more, or to have less.
 fn of_verdict(verdict: &Verdict, has_more: bool) -> Result<Direction, String> {
     match &verdict.says {
         Says::More if has_more => Ok(Direction::Claimed),
@@ -234,7 +234,7 @@ fn of_figures(ratio: &Ratio, test: Option<&Test>, margin: f64) -> Result<Directi
 }
 
 fn equality(quotients: &[f64], ratio: &Ratio, band: Size, test: Option<&Test>) -> Holding {
-    // That was the test, if it can say anything at all.
+    // If this test can say anything, it was the one that counts.
     let is_inside = chance_inside(quotients, band.least, band.most) < 1.0;
     match test {
         Some(Test { is_beyond: false, why }) => Holding::CannotTell(why.clone()),
@@ -249,7 +249,7 @@ fn is_outside(ratio: &Ratio, Size { least, most }: Size) -> bool {
     ratio.interval.is_some_and(|interval| interval.upper < least || interval.lower > most)
 }
 
-/// The left term of a relation over the right one; `None` where a part of it was not measured.
+/// The ratio of a relation's left term to the right one; `None` if a part of it was not measured.
 pub(crate) fn ratio(relation: &Relation, found: &[Found]) -> Option<Ratio> {
     Ratio::of(ratios(relation, &sides(relation, found)?))
 }
@@ -258,24 +258,24 @@ fn sides<'a>(relation: &Relation, found: &'a [Found]) -> Option<[Side<'a>; 2]> {
     Some([Side::of(&relation.left, found)?, Side::of(&relation.right, found)?])
 }
 
-/// The left term over the right one in each round in which both did what they were measured for.
+/// The ratio of the left term to the right one, for each round in which both are good.
 fn ratios(relation: &Relation, sides: &[Side<'_>; 2]) -> Vec<f64> {
-    // What the first server did beside each is known of one point at a time.
+    // The first server's figures beside each server are known for one point at a time.
     let is_beside = relation.point().is_some();
     let [left, right] = sides.each_ref().map(|side| side.rounds(relation.quantity, is_beside));
     left.into_iter().zip(right).filter_map(|(left, right)| Some(left? / right?)).collect()
 }
 
-/// What was measured of a term.
+/// The measurements of a term.
 #[derive(Debug)]
 struct Side<'a> {
     of: Of,
-    /// The servers of a choice, the points of a peak or of an area.
+    /// The candidates for the best, or the points of a peak or an area.
     places: Vec<(&'a Found, &'a Series)>,
 }
 
 impl<'a> Side<'a> {
-    /// `None` where a part of it was not measured.
+    /// `None` if a part of it was not measured.
     fn of(term: &Term, found: &'a [Found]) -> Option<Self> {
         let mut places = Vec::new();
         for point in &term.points {
@@ -287,7 +287,7 @@ impl<'a> Side<'a> {
         Some(Self { of: term.of, places })
     }
 
-    /// Why nothing can be said of it.
+    /// The reason why the term allows no verdict, if so.
     fn doubt(&self, quantity: Quantity, margin: f64, doubts: Doubts<'_>) -> Option<String> {
         self.places.iter().find_map(|(found, series)| {
             verdict::failure(series)
@@ -297,7 +297,7 @@ impl<'a> Side<'a> {
         })
     }
 
-    /// Its value in each round.
+    /// The term's value in each round.
     fn rounds(&self, quantity: Quantity, is_beside: bool) -> Vec<Option<f64>> {
         let of = quantity.of;
         let of_series = |series: &Series| -> Vec<Option<f64>> {
@@ -316,7 +316,7 @@ impl<'a> Side<'a> {
         (0..rounds).map(of_round).collect()
     }
 
-    /// By trapezoids over the rates of its points.
+    /// The area by trapezoids over the rates of its points.
     fn area(&self, values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
         let rates = self.places.iter().map(|(found, _)| rate(found.point.setting.load));
         let mut corners: Vec<(f64, f64)> =
@@ -327,7 +327,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// The rate of an open load, or how many times what saturates the first server it is.
+/// The rate of an open load, or the multiple of what saturates the first server.
 fn rate(load: Load) -> Option<f64> {
     match load {
         Load::Rate(rate) | Load::Times(rate) => Some(rate),
@@ -335,8 +335,8 @@ fn rate(load: Load) -> Option<f64> {
     }
 }
 
-/// Which of several is the best by all rounds but one. Chosen by that one as well, it would be the one that
-/// was lucky there.
+/// Chooses the best of several by all rounds except one. If that round took part in the choice, it would
+/// favour the server that was lucky in it.
 fn best_of_others(all: &[Vec<Option<f64>>], but: usize, quantity: Quantity) -> Option<usize> {
     let worth = |values: &[Option<f64>]| {
         let others = values.iter().enumerate().filter(|(round, _)| *round != but);
@@ -361,14 +361,14 @@ mod tests {
         [[points]]\nworkload = 'single'\nload = ['0.5x', '1x', '2x']\n\
         compare = ['replies/s']\n";
 
-    /// Ten rounds around `middle`, each with noise of its own.
+    /// Ten rounds around `middle`, with random noise.
     fn around(name: &str, middle: f64) -> Series {
         let mut noise = [0.996, 1.003, 0.999, 1.002, 0.998, 1.001, 1.0, 0.997, 1.004, 1.0];
         noise.rotate_left(middle as usize % 10);
         series(name, &noise.map(|noise| middle * noise))
     }
 
-    /// What is said of findings, by what servers did at 0.5x, 1x and 2x.
+    /// The results of findings, given what servers did at 0.5x, 1x and 2x.
     fn judged(findings: &[&str], at: [Vec<Series>; 3]) -> (Vec<Verdict>, Vec<(Option<Ratio>, Holding)>) {
         let table = |text: &&str| format!("[[findings]]\npaper = 'p'\nsays = 's'\nexpect = {text}\n");
         let text = EXPERIMENT.to_owned() + &findings.iter().map(table).collect::<String>();
@@ -378,7 +378,7 @@ mod tests {
         judge(&found, &[], &experiment.findings, 0.02, &|_, _, _| None)
     }
 
-    /// What is said of findings at 2x.
+    /// The results of findings at 2x.
     fn words(findings: &[&str], series: Vec<Series>) -> Vec<&'static str> {
         let (_, holdings) = judged(findings, [Vec::new(), Vec::new(), series]);
         holdings.iter().map(|(_, says)| says.word()).collect()
@@ -406,7 +406,8 @@ mod tests {
             let all = vec![series("first", &[100.0; 10]), around("a", ours), series("b", &[100.0; 10])];
             assert_eq!(words(&[FIRST, &sized, &ranged, backwards, pair], all), expected, "{ours}");
         }
-        // On the paper's side, and surely not as much, but not surely more either.
+        // On the paper's side and significantly less than the paper's size, but not significantly more than
+        // 1.
         let wide = [0.99, 1.06, 1.04, 1.05, 1.01, 1.06, 1.05, 1.0, 1.06, 1.05].map(|ratio| 100.0 * ratio);
         let all = vec![series("first", &[100.0; 10]), series("a", &wide)];
         let (_, holdings) = judged(&[&sized], [Vec::new(), Vec::new(), all]);
@@ -454,7 +455,7 @@ mod tests {
         assert_eq!(why(&holdings[0].1), "a is not stationary");
     }
 
-    /// Six rounds whose difference from 100 is one among few comparisons only.
+    /// Six rounds whose difference from 100 is significant only among few comparisons.
     const UNSURE: [f64; 6] = [143.0, 108.0, 105.0, 133.0, 115.0, 125.0];
 
     #[test]
@@ -463,9 +464,9 @@ mod tests {
         let other = |name: &str, by: f64| series(name, &[0.0, 0.1, 0.2, -0.1, 0.0, -0.2].map(|of| by + of));
         let all = || vec![hundred("first"), series("a", &UNSURE), hundred("b")];
         assert_eq!(words(&[FIRST], all()), ["holds"]);
-        // The same hypothesis many times is one.
+        // The same hypothesis, repeated many times, counts once.
         assert_eq!(words(&[FIRST; 20], all()), ["holds"; 20]);
-        // More verdicts, or more findings on other pairs, make both unsure.
+        // More verdicts, or more findings on other pairs, make both uncertain.
         let at = || [vec![hundred("first"), other("a", 100.0), other("b", 100.0), other("c", 100.0)], all()];
         let [elsewhere, here] = at();
         let (verdicts, holdings) = judged(&[FIRST], [elsewhere, Vec::new(), here]);
@@ -490,7 +491,7 @@ mod tests {
             let all = vec![series("first", &[100.0; 10]), around("a", ours)];
             assert_eq!(words(&[equal, keeps], all), expected, "{ours}");
         }
-        // Equals that are noisy are none that can be told.
+        // With much noise, equality cannot be shown.
         let noisy = [0.8, 1.2, 0.9, 1.1, 1.0, 1.0].map(|ratio| 100.0 * ratio);
         assert_eq!(words(&[equal], vec![series("first", &[100.0; 6]), series("a", &noisy)]), ["cannot tell"]);
     }
@@ -522,14 +523,14 @@ mod tests {
 
     #[test]
     fn the_best_of_a_round_is_chosen_by_the_others() {
-        // Each is lucky once, and none is better.
+        // Each server is lucky once, and none is better.
         let lucky = |at: usize| (0..6).map(|round| Some(if round == at { 200.0 } else { 100.0 })).collect();
         let all: Vec<Vec<Option<f64>>> = (0..6).map(lucky).collect();
         let quantity = Quantity::named("replies/s").unwrap();
         let chosen: Vec<f64> =
             (0..6).map(|round| all[best_of_others(&all, round, quantity).unwrap()][round].unwrap()).collect();
         assert!(median(chosen.iter().copied()).unwrap() < 150.0, "{chosen:?}");
-        // The one that is better is found, in spite of one round; where less is better, the other.
+        // The better one is found, in spite of one round; where less is better, the other one.
         let two = vec![vec![Some(3.0), Some(3.0), Some(3.0)], vec![Some(9.0), Some(2.0), Some(2.0)]];
         assert_eq!(best_of_others(&two, 0, quantity), Some(0));
         let times = Quantity::named("p99 ms").unwrap();
@@ -537,7 +538,7 @@ mod tests {
         assert_eq!(best_of_others(&[vec![Some(1.0)]], 0, quantity), None);
     }
 
-    /// How much is said.
+    /// How much a result says.
     fn sureness(word: &str) -> u32 {
         match word {
             "cannot tell" => 0,

@@ -1,5 +1,5 @@
-//! What trials say: [`series`] of them, [`verdict`]s, whether what others have found is [`holding`] here, and
-//! whether servers were [`steady`].
+//! Evaluates trials: [`series`] of them, [`verdict`]s, whether the findings of others hold here
+//! ([`holding`]), and whether servers were [`steady`].
 
 pub mod holding;
 pub mod series;

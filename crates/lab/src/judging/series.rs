@@ -1,5 +1,5 @@
-//! What a server's trials at one point came to, round by round, and how it compares with another's: the cells
-//! of tables.
+//! A server's trials at one point, round by round, and how they compare with another server's. These are
+//! the cells of tables.
 
 use serde::Serialize;
 
@@ -8,40 +8,40 @@ use crate::record::outcome::Outcome;
 use crate::servers::spec::Spec;
 use crate::statistics::{Ratio, median};
 
-/// What counts of one server's trials at one point, in order of the rounds.
+/// One server's trials at one point, in order of the rounds.
 #[derive(Debug, Serialize)]
 pub struct Series {
-    /// Whose.
+    /// The server.
     pub server: Spec,
     /// `None`: not measured yet.
     pub rounds: Vec<Option<Taken>>,
-    /// What its point's first server did beside it at the same time, if they were measured so.
+    /// The trials of the point's first server that ran concurrently with these, if there were any.
     pub beside: Option<Vec<Option<Outcome>>>,
 }
 
-/// What came of a point.
+/// The measurements of a point.
 #[derive(Debug, Serialize)]
 pub struct Found {
-    /// Where.
+    /// The point.
     pub point: PointSpec,
-    /// Of each alternative that has anything, and of the first, with which they are compared. None if nothing
-    /// has.
+    /// The series of each server that has measurements, and of the first server. Empty if no server has
+    /// any.
     pub series: Vec<Series>,
-    /// How many trials are not measured yet.
+    /// The number of trials that are not measured yet.
     pub missing: usize,
 }
 
-/// What counts of a trial that may have been tried several times.
+/// A trial, with all its tries.
 #[derive(Clone, Debug, Serialize)]
 pub struct Taken {
-    /// The last: the valid one, if there is one.
+    /// The last try: the valid one, if there is one.
     pub outcome: Outcome,
-    /// Those that did not count.
+    /// The tries that did not count.
     pub before: Vec<Outcome>,
 }
 
 impl Taken {
-    /// `None` without a try.
+    /// `None` without tries.
     pub fn of(mut tries: Vec<Outcome>) -> Option<Self> {
         let outcome = tries.pop()?;
         Some(Self { outcome, before: tries })
@@ -53,13 +53,13 @@ impl Taken {
     }
 }
 
-/// What stands behind a figure, which rests on a trial that is not valid or doesn't.
+/// The mark after a figure, if the figure rests on an invalid trial.
 pub(crate) fn mark(is_valid: bool) -> &'static str {
     if is_valid { "" } else { "!" }
 }
 
 impl Series {
-    /// Whether nothing is measured yet.
+    /// Whether nothing has been measured yet.
     pub fn is_empty(&self) -> bool {
         self.rounds.iter().all(Option::is_none)
     }
@@ -69,12 +69,12 @@ impl Series {
         self.missing() == 0
     }
 
-    /// How many rounds are not measured yet.
+    /// The number of rounds that are not measured yet.
     pub fn missing(&self) -> usize {
         self.rounds.iter().filter(|round| round.is_none()).count()
     }
 
-    /// What is measured, in order of the rounds.
+    /// The measured trials, in order of the rounds.
     pub fn taken(&self) -> impl Iterator<Item = &Taken> {
         self.rounds.iter().flatten()
     }
@@ -84,34 +84,33 @@ impl Series {
         self.taken().flat_map(Taken::tries)
     }
 
-    /// What counts of each trial.
+    /// The outcome of each trial that counts.
     pub fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
         self.taken().map(|taken| &taken.outcome)
     }
 
-    /// Whether the generator calls valid all that counts.
+    /// Whether the generator calls all outcomes valid.
     pub fn is_valid(&self) -> bool {
         self.outcomes().all(Outcome::is_valid)
     }
 
-    /// Whether its clients, or those of the first server beside it, could not have asked for more in some
-    /// round.
+    /// Whether the clients were short of CPU in some round, those of this server or those of the first
+    /// server beside it.
     pub fn were_clients_short(&self) -> bool {
         self.outcomes().chain(self.outcomes_beside()).any(|outcome| !outcome.clients_were_short.is_empty())
     }
 
-    /// What the point's first server came to beside it.
+    /// The outcomes of the point's first server beside it.
     fn outcomes_beside(&self) -> impl Iterator<Item = &Outcome> {
         self.beside.iter().flatten().flatten()
     }
 
-    /// Whether all rounds are measured, are valid, and are such in which the server did what it was measured
-    /// for.
+    /// Whether all rounds are measured, valid and good.
     pub fn counts(&self) -> bool {
         self.is_whole() && self.is_valid() && self.failures().is_empty()
     }
 
-    /// Why the server did not do what it was measured for, in the rounds in which it didn't.
+    /// The reasons of the rounds that failed.
     pub fn failures(&self) -> Vec<&str> {
         self.outcomes()
             .chain(self.outcomes_beside())
@@ -120,31 +119,31 @@ impl Series {
             .collect()
     }
 
-    /// The median over the rounds in which it did.
+    /// The median over the good rounds.
     pub fn median(&self, value: impl Fn(&Outcome) -> f64) -> Option<f64> {
         let values = self.outcomes().filter(|outcome| outcome.is_good()).map(value);
-        // What nobody knows is no value.
+        // Unknown values (NaN) do not count.
         median(values.filter(|value| !value.is_nan()))
     }
 
-    /// This server's value over that of `other` at the same point, in pairs of the same round.
+    /// The ratio of this server's values to those of `other` at the same point, in pairs of the same round.
     pub fn ratio(&self, other: &Self, value: impl Fn(&Outcome) -> f64) -> Option<Ratio> {
         Ratio::of(self.quotients(other, value))
     }
 
-    /// The same of each round.
+    /// The quotient of each round, this server's value over that of `other`.
     pub fn quotients(&self, other: &Self, value: impl Fn(&Outcome) -> f64) -> Vec<f64> {
         let rounds = 0..self.rounds.len().min(other.rounds.len());
         rounds.filter_map(|round| self.quotient(other, round, &value)).collect()
     }
 
-    /// This server's value over that of `other` in one round. Those that were measured at different times are
-    /// compared by what the point's first server did beside the one and beside the other.
+    /// This server's value over that of `other` in one round. If they ran at different times, each value is
+    /// first divided by that of the point's first server beside it.
     fn quotient(&self, other: &Self, round: usize, value: impl Fn(&Outcome) -> f64) -> Option<f64> {
         Some(self.beside_first(round, &value)? / other.beside_first(round, &value)?)
     }
 
-    /// This server's value in one round; over that of the first server beside it, if there was one.
+    /// This server's value in one round, divided by that of the first server beside it, if there was one.
     pub(crate) fn beside_first(&self, round: usize, value: impl Fn(&Outcome) -> f64) -> Option<f64> {
         let own = self.alone(round, &value)?;
         let Some(beside) = &self.beside else { return Some(own) };
@@ -152,19 +151,19 @@ impl Series {
         beside.is_good().then(|| own / value(beside))
     }
 
-    /// This server's value in one round, whatever was measured beside it.
+    /// This server's value in one round, without regard to the first server.
     pub(crate) fn alone(&self, round: usize, value: impl Fn(&Outcome) -> f64) -> Option<f64> {
         let outcome = &self.rounds.get(round)?.as_ref()?.outcome;
         outcome.is_good().then(|| value(outcome))
     }
 
-    /// A cell with the median.
+    /// A table cell with the median.
     pub fn median_cell(&self, value: impl Fn(&Outcome) -> f64, digits: usize) -> String {
         let mark = mark(self.is_valid());
         self.median(value).map_or_else(String::new, |median| format!("{median:.digits$}{mark}"))
     }
 
-    /// A cell with the ratio to `other`, and its interval.
+    /// A table cell with the ratio to `other`, and its interval.
     pub fn ratio_cell(&self, other: &Self, value: impl Fn(&Outcome) -> f64) -> String {
         if std::ptr::eq(self, other) {
             return "1".to_owned();
@@ -173,8 +172,8 @@ impl Series {
         self.ratio(other, value).map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.3}{mark}"))
     }
 
-    /// A cell that says how many tries were not valid, and, if any, how many of those count for want of
-    /// better.
+    /// A table cell with the number of invalid tries and, if there are any, how many of those count because
+    /// no valid try exists.
     pub fn invalid(&self) -> String {
         let of_all = self.tries().filter(|outcome| !outcome.is_valid()).count();
         let of_these = self.outcomes().filter(|outcome| !outcome.is_valid()).count();

@@ -1,10 +1,11 @@
-//! Whether a server was in a steady state when it was measured. One that warms up for longer than the trials
-//! take would be measured at something that nobody will see in use.
+//! Checks whether a server was in a steady state when it was measured. If a server warms up for longer than
+//! its trials last, the figures would not be those of normal use.
 //!
-//! Two things are looked at. In all rounds together: whether the end of the measured time differs from its
-//! beginning. And, if the experiment has it settle: whether it differs, after a long run, from what it was in
-//! the time that trials are measured in. The machine itself may have changed in one such run, which knows no
-//! interval: so whoever is suspected is watched again, and only what comes back each time is the server's.
+//! There are two checks. The first compares the end of the measured time with its beginning, over all
+//! rounds. The second applies if the experiment has `settling`: it compares the end of a long run with the
+//! time that trials are measured in. In a single run the machine itself may have changed, and one run gives
+//! no interval. So a suspect server runs again, and only a change that recurs each time counts as the
+//! server's.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,24 +15,24 @@ use crate::judging::series::{Found, Series, Taken};
 use crate::record::outcome::Outcome;
 use crate::statistics::{Ratio, median, two_states};
 
-/// What a change between the beginning and the end of trials has to exceed, as a part of one.
+/// The smallest change between the beginning and the end of trials that counts, as a fraction.
 const DRIFT: f64 = 0.05;
 
-/// What a change between trials and a long run has to exceed.
+/// The smallest change between the trials' time and the end of a long run that counts, as a fraction.
 const SETTLING: f64 = 0.10;
 
-/// Long runs that have to say so.
+/// The number of long runs that have to show the change.
 const WATCHES: usize = 3;
 
-/// What became of a server in long runs.
+/// The results of a server's long runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Settling {
     /// Replies in each second of each run, since the load began.
     pub runs: Vec<Vec<f64>>,
 }
 
-/// What trials say against a server being steady: in all rounds, the second half of the measured time differs
-/// from the first.
+/// A reason against the server's trials, if the server is not steady: in all rounds, the second half of the
+/// measured time differs from the first.
 pub fn drift(series: &Series) -> Option<String> {
     let halves = |outcome: &Outcome| {
         let rates: Vec<f64> = match outcome.slices.len() {
@@ -52,8 +53,8 @@ pub fn drift(series: &Series) -> Option<String> {
     })
 }
 
-/// What a figure says against one median being all of it: it jumps between two states. Slices say so where
-/// they have the figure, or else rounds.
+/// A message if the figure jumps between two states, so that one median does not describe it. It uses
+/// slices if they have the figure, or else rounds.
 pub fn jump(series: &Series, found: &Found, quantity: Quantity) -> Option<String> {
     let has_slices = series.outcomes().any(|outcome| !outcome.slices.is_empty());
     let slices = quantity.of_slice().filter(|_| has_slices);
@@ -69,8 +70,9 @@ pub fn jump(series: &Series, found: &Found, quantity: Quantity) -> Option<String
     ))
 }
 
-/// Whether a server jumps by itself: its slices over those of the point's first server in the same rounds do
-/// so as well. Where all servers jump together, as on a machine that slows down, ratios don't.
+/// Whether a server jumps alone: the ratios of its slices to those of the point's first server, in the same
+/// rounds, jump too. If all servers jump together, for example because the machine slows down, the ratios
+/// do not jump.
 pub fn jumps_alone(series: &Series, found: &Found, quantity: Quantity) -> bool {
     let Some(first) = found.series.first().filter(|first| first.server.name != series.server.name) else {
         return false;
@@ -87,12 +89,12 @@ pub fn jumps_alone(series: &Series, found: &Found, quantity: Quantity) -> bool {
 }
 
 impl Settling {
-    /// Whether another run is wanted to tell.
+    /// Whether another run is needed to decide.
     pub fn is_open(&self, lengths: Lengths) -> bool {
         self.runs.is_empty() || self.runs.len() < WATCHES && self.change(lengths).is_some()
     }
 
-    /// What it says against trials of such lengths.
+    /// A reason against trials of such lengths, if the server is not steady.
     pub fn against(&self, server: &str, lengths: Lengths) -> Option<String> {
         let change = self.change(lengths)?;
         Some(format!(
@@ -103,7 +105,7 @@ impl Settling {
         ))
     }
 
-    /// By how much the server's replies changed, if they did in all runs, and the same way.
+    /// How much the server's replies changed, if they did so in all runs, and in the same direction.
     fn change(&self, lengths: Lengths) -> Option<f64> {
         let changes: Vec<f64> = self.runs.iter().filter_map(|run| change(run, lengths)).collect();
         let all = |changed: fn(f64) -> bool| changes.iter().all(|change| changed(*change));
@@ -112,7 +114,7 @@ impl Settling {
     }
 }
 
-/// How many times as many replies a run has at its end as in the time that trials are measured in.
+/// The rate at the end of a run, divided by the rate in the time that trials are measured in.
 fn change(run: &[f64], lengths: Lengths) -> Option<f64> {
     let second = |time: std::time::Duration| time.as_secs_f64().ceil() as usize;
     let begin = second(lengths.warm_up);
@@ -151,7 +153,7 @@ mod tests {
         assert_eq!(drift(&of(&[])), None);
     }
 
-    /// Six rounds of four slices each, of which the second and the last cost so much.
+    /// Six rounds of four slices each. The second and the last slice have this cost.
     fn jumping(name: &str, to: f64) -> Series {
         let slice = |cpu_server_us_per_reply: f64| Slice { cpu_server_us_per_reply, replies_per_s: 1.0 };
         let mut outcome = outcome(1.0);
@@ -201,13 +203,13 @@ mod tests {
             (settling.is_open(lengths), settling.against("one", lengths))
         };
         assert_eq!(settling(&[0]), (false, None));
-        // The warm-up is there for it.
+        // The warm-up covers that change.
         assert_eq!(settling(&[1]), (false, None));
         let (is_open, said) = settling(&[19]);
         assert!(is_open && said.unwrap().contains("answers 2.00 times"));
         let (is_open, said) = settling(&[19, 18, 17]);
         assert!(!is_open && said.unwrap().contains("(3 runs)"));
-        // A change that does not come back is the machine's.
+        // A change that does not recur is the machine's.
         assert_eq!(settling(&[19, 0]), (false, None));
         assert_eq!(settling(&[]), (true, None));
         let backwards = Settling { runs: vec![run(19), run(19).into_iter().rev().collect()] };

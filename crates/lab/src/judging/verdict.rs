@@ -1,12 +1,12 @@
-//! What an experiment says: which servers differ from the first of their point, by how much, and where it
-//! can't tell.
+//! Verdicts of an experiment: which servers differ from the first of their point, by how much, and where
+//! the data cannot tell.
 //!
-//! A difference is claimed where four things hold:
+//! A verdict claims a difference only if all of these hold:
 //!
-//! - the interval of the median ratio is wholly beyond the margin that was declared beforehand;
-//! - a t-test of the pairs says so after Holm's correction over all comparisons of the experiment, those of
-//!   others' findings among them (see [`holding`](super::holding));
-//! - the first server, measured twice, is not found to differ from itself;
+//! - the interval of the median ratio is wholly beyond the margin that was set before the run;
+//! - a t-test of the pairs is significant after Holm's correction over all comparisons of the experiment,
+//!   including those of findings (see [`holding`](super::holding));
+//! - the first server, measured twice, does not differ significantly from itself;
 //! - all trials that it rests on are valid and good.
 //!
 //! Everything else is "cannot tell", which is no proof of equality.
@@ -20,28 +20,28 @@ use crate::judging::series::Found;
 use crate::judging::series::{Series, Taken};
 use crate::statistics::{FEWEST_ROUNDS, Interval, LEVEL, Ratio, bootstrap, chance, holm};
 
-/// What is said of one server at one point.
+/// The result of comparing one server with the first at one point.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
-    /// Where.
+    /// The point's name.
     pub point: String,
-    /// By what.
+    /// The compared quantity.
     pub quantity: Quantity,
-    /// Who.
+    /// The server's name.
     pub server: String,
-    /// Compared with whom.
+    /// The name of the server with which it is compared.
     pub first: String,
-    /// The server's over the first's. `None` where there are no pairs.
+    /// The ratio of the server's values to the first's. `None` without pairs.
     pub ratio: Option<Ratio>,
-    /// From drawing rounds and slices again, where there are enough of them.
+    /// The interval of a bootstrap over rounds and slices, if there are enough of them.
     pub bootstrap: Option<Interval>,
-    /// How likely ratios this far beyond the margin would be, if there were nothing to find.
+    /// The p-value: the probability of ratios this far beyond the margin if there is no difference.
     pub chance: f64,
-    /// What follows.
+    /// The conclusion.
     pub says: Says,
 }
 
-/// What follows from a comparison.
+/// The conclusion of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Says {
@@ -49,18 +49,18 @@ pub enum Says {
     Less,
     /// The server has more than the first.
     More,
-    /// Neither can be said; why.
+    /// The data do not show a difference; the reason.
     CannotTell(String),
-    /// The server, or the first, did not do what it was measured for; how.
+    /// The server, or the first one, failed; how.
     Failed(String),
 }
 
-/// What is known of servers besides their trials: why nothing can be said of one at a point, such as that it
-/// changes with time, or that a quantity of it has two states. Of its name, the point's, and by what it is
-/// compared.
+/// What is known of servers besides their trials. Given a server's name, a point's name and the compared
+/// quantity, it returns a reason against any verdict: for example, that the server changes over time, or
+/// that the quantity jumps between two states.
 pub type Doubts<'a> = &'a dyn Fn(&str, &str, Quantity) -> Option<String>;
 
-/// The verdicts of all points, each by its quantities, before chance is thought of.
+/// The verdicts of all points, for each of their quantities, before any correction for chance.
 pub(super) fn by_figures_alone<'a>(
     found: impl IntoIterator<Item = &'a Found>,
     margin: f64,
@@ -69,24 +69,24 @@ pub(super) fn by_figures_alone<'a>(
     found.into_iter().flat_map(|found| at_point(found, margin, doubts)).collect()
 }
 
-/// All comparisons of an experiment.
+/// All comparisons of an experiment, for Holm's correction.
 #[derive(Debug)]
 pub(super) struct Family {
     count: usize,
-    /// Which of those that are no verdicts are more than chance.
+    /// For each comparison that is not a verdict, whether it is significant.
     pub(super) others: Vec<bool>,
 }
 
 impl Family {
-    /// Why nothing is said of one that is not.
+    /// The reason why an insignificant comparison has no verdict.
     pub(super) fn why(&self, chance: f64) -> String {
         let count = self.count;
         format!("{AMONG} {count} comparisons, chance alone makes one like it too often ({chance:.3})")
     }
 }
 
-/// Holm's correction: verdicts that chance alone makes too often say nothing. `others` are the chances of
-/// what else is compared.
+/// Applies Holm's correction: a verdict that is not significant becomes "cannot tell". `others` are the
+/// p-values of the other comparisons.
 pub(super) fn correct(verdicts: &mut [Verdict], others: &[f64]) -> Family {
     let tests: Vec<&mut Verdict> = verdicts.iter_mut().filter(|verdict| doubt(verdict).is_none()).collect();
     let mut chances: Vec<f64> = tests.iter().map(|verdict| verdict.chance).collect();
@@ -101,7 +101,7 @@ pub(super) fn correct(verdicts: &mut [Verdict], others: &[f64]) -> Family {
     family
 }
 
-/// Why a verdict was not decided by its figures, if it was not.
+/// The reason why figures did not decide a verdict, if so.
 pub(super) fn doubt(verdict: &Verdict) -> Option<String> {
     match &verdict.says {
         Says::Less | Says::More => None,
@@ -110,17 +110,17 @@ pub(super) fn doubt(verdict: &Verdict) -> Option<String> {
     }
 }
 
-/// They say something of the clients.
+/// The reason if the clients were short of CPU.
 const CLIENTS_WERE_SHORT: &str = "clients had no CPU left to ask for more, so that a server may be able to \
     do more than it did; compare CPU us/reply";
 
-/// How it begins what is said where a difference is not beyond chance.
+/// The start of the reason if a difference is not significant.
 const AMONG: &str = "among";
 
-/// The figures themselves don't say.
+/// The reason if the interval does not decide.
 pub(super) const WITHIN: &str = "the interval is not beyond the margin";
 
-/// There are figures of which there is no ratio.
+/// The reason if some round has no ratio.
 const NO_RATIO: &str = "one of them has none of it, or it is not known, in some round, so that there is no \
     ratio";
 
@@ -161,14 +161,14 @@ fn at_point(found: &Found, margin: f64, doubts: Doubts<'_>) -> Vec<Verdict> {
     all
 }
 
-/// How a server did not do what it was measured for, if it didn't.
+/// How a server failed, if it did.
 pub(super) fn failure(series: &Series) -> Option<String> {
     let failures = series.failures();
     let first = failures.first()?;
     Some(format!("{} failed: {first}", series.server.name))
 }
 
-/// Why trials of a server say nothing, if they don't.
+/// The reason why trials of a server allow no verdict, if so.
 pub(super) fn against(series: &Series, quantity: Quantity) -> Option<String> {
     let why = if quantity.is_of_pace && series.were_clients_short() {
         CLIENTS_WERE_SHORT
@@ -191,8 +191,8 @@ fn by_figures(ratio: Option<&Ratio>, margin: f64) -> Says {
     }
 }
 
-/// Why a point says nothing, if it doesn't: the first server differs from itself, or can't be held against
-/// itself.
+/// The reason why a point allows no verdict, if so: the first server differs from itself, or cannot be
+/// compared with itself.
 pub(super) fn against_first(
     found: &Found,
     first: &Series,
@@ -206,7 +206,7 @@ pub(super) fn against_first(
     if !first.is_valid() {
         return Some(format!("{name} rests on trials that are not valid"));
     }
-    // Nobody wanted to know where the experiment leaves it out.
+    // Without the A/A control there is nothing to check.
     let again = found.series.iter().find(|series| series.server.is_again_of(&first.server))?;
     if !again.counts() {
         return Some(format!(
@@ -222,7 +222,7 @@ pub(super) fn against_first(
     }
 }
 
-/// What the slices of each round came to, of the one and of the other.
+/// The values of the slices of each round, of both servers.
 fn slices(one: &Series, other: &Series, quantity: Quantity) -> Option<Vec<(Vec<f64>, Vec<f64>)>> {
     let of = quantity.of_slice()?;
     let of_round = |round: &Option<Taken>| Some(round.as_ref()?.outcome.slices.iter().map(of).collect());
@@ -231,19 +231,19 @@ fn slices(one: &Series, other: &Series, quantity: Quantity) -> Option<Vec<(Vec<f
 }
 
 impl Verdict {
-    /// Whether something was found, rather than nothing said.
+    /// Whether the verdict is a difference.
     pub fn is_a_difference(&self) -> bool {
         matches!(self.says, Says::Less | Says::More)
     }
 
-    /// Whether figures that count have decided it, be it that no difference is seen in them.
+    /// Whether valid figures decided the verdict, even if they show no difference.
     pub fn is_by_figures(&self) -> bool {
         let by_chance = |why: &str| why == WITHIN || why.starts_with(AMONG);
         self.is_a_difference() || matches!(&self.says, Says::CannotTell(why) if by_chance(why))
     }
 
-    /// Whether the server did better than the first; `None` where nothing was found, or neither more nor less
-    /// is better.
+    /// Whether the server is better than the first. `None` without a difference, or if neither more nor
+    /// less is better.
     pub fn is_better(&self) -> Option<bool> {
         let has_more = match self.says {
             Says::More => true,
@@ -257,7 +257,7 @@ impl Verdict {
         }
     }
 
-    /// The same in a word or two.
+    /// The verdict in a word or two.
     pub fn word(&self) -> &'static str {
         match self.says {
             Says::Less | Says::More => match self.is_better() {
@@ -270,7 +270,7 @@ impl Verdict {
         }
     }
 
-    /// Which of the two is better, in words.
+    /// The better of the two, in words.
     pub fn badge(&self) -> String {
         match self.is_better() {
             Some(true) => format!("{} is better", self.server),
@@ -280,7 +280,7 @@ impl Verdict {
     }
 }
 
-/// A sentence.
+/// Formats the verdict as a sentence.
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { quantity, server, first, ratio, says, .. } = self;
@@ -319,7 +319,7 @@ mod tests {
     use crate::record::outcome::Outcome;
     use crate::tests::{in_doubt, series};
 
-    /// Ten rounds around `middle`, each with noise of its own.
+    /// Ten rounds around `middle`, with random noise.
     fn around(name: &str, middle: f64) -> Series {
         let noise = [0.996, 1.003, 0.999, 1.002, 0.998, 1.001, 1.0, 0.997, 1.004, 1.0];
         series(name, &noise.map(|noise| middle * noise))
@@ -417,7 +417,7 @@ mod tests {
         let all = |again: f64| vec![around("sped", 100.0), around("slow", 50.0), around("sped again", again)];
         let told = said(all(95.0));
         assert!(told[0].contains("measured twice, differs from itself: 0.950"), "{told:?}");
-        // Less than what is called a difference is none here, either.
+        // A difference within the margin does not count here, either.
         assert!(said(all(99.0))[0].starts_with("slow has 50.0% less"));
     }
 

@@ -1,7 +1,8 @@
-//! A disk as the 2007 paper had it: a control group with little memory, which bounds the page cache, and a
-//! disk of known speed.
+//! Limits memory and disk as in the 2007 paper: a control group with little memory, which limits the page
+//! cache, and a disk of known speed.
 //!
-//! Without the throttle a virtual machine's disk is slow once and then served from the host's memory.
+//! Without the throttle, a virtual machine's disk is slow once, and later reads come from the host's
+//! memory.
 
 use std::fs;
 use std::io::Write as _;
@@ -15,35 +16,35 @@ use serde::Serialize;
 use crate::measuring::cgroup::{Controller, Group, Version};
 use crate::programs::child::Process;
 
-/// How much memory and disk a server has.
+/// The memory and disk that a server gets.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Bounds {
-    /// For processes and the page cache of what they read, in bytes.
+    /// Bytes for its processes, and for the page cache of what they read.
     pub(crate) memory: u64,
     /// Bytes per second that may be read from the disk.
     pub(crate) reads_per_s: u64,
-    /// How many others read from it all the time, each with one read under way. A throttled disk has no
-    /// latency: what it did not read while nobody asked, it reads at once afterwards. Others take that away,
-    /// and a read has to wait for theirs.
+    /// How many extra readers use the disk all the time, each with one read under way. A throttled disk has
+    /// no seek latency, and its unused budget accumulates: it serves a read at once after a pause. With the
+    /// extra readers there is no unused budget, and a read has to wait for theirs.
     pub(crate) others: u32,
 }
 
-/// Who is in it has so much memory and disk.
+/// A control group with limited memory and disk.
 #[derive(Debug)]
 pub(crate) struct Bounded {
-    // They go before the group does.
+    // Dropped before the group.
     _others: Vec<Process>,
     pub(crate) group: Group,
 }
 
-/// How much each of the others reads at a time, in bytes.
+/// The bytes of each read of the extra readers.
 pub(crate) const OTHERS_READ: u64 = 64 << 10;
 
-/// The length of the file that they read.
+/// The length of the file that the extra readers use.
 const OTHERS_FILE: u64 = 256 << 20;
 
 impl Bounded {
-    /// For reading files below `site`; the others run on `others_cpu`.
+    /// Limits for reading files below `site`. The extra readers run on `others_cpu`.
     pub(crate) fn new(bounds: Bounds, site: &Path, others_cpu: usize) -> Result<Self> {
         let device = device_of(site)?;
         let group = Group::new(&[Controller::Memory, Controller::Disk])?;
@@ -57,7 +58,7 @@ impl Bounded {
         if bounds.others > 0 {
             ensure_file(&file)?;
         }
-        // Past the page cache, again and again, with one read under way at any time.
+        // Direct reads bypass the page cache. Each reader has one read under way at any time.
         let script =
             format!("while dd if=\"$1\" of=/dev/null bs={OTHERS_READ} iflag=direct status=none; do :; done");
         let name = file.to_str().context("a path that is not UTF-8")?;
@@ -66,7 +67,7 @@ impl Bounded {
         Ok(Self { _others: others, group })
     }
 
-    /// Bytes of the page cache that count for who is in it.
+    /// The bytes of the page cache that count for the group.
     pub(crate) fn page_cache(&self) -> Result<u64> {
         let name = match self.group.version {
             Version::One => "cache ",
@@ -75,7 +76,7 @@ impl Bounded {
         self.counter("memory.stat", name)
     }
 
-    /// How many of those in it the kernel has ended because there was no memory left for them.
+    /// How many processes of the group the kernel has killed for lack of memory.
     pub(crate) fn killed(&self) -> Result<u64> {
         let file = match self.group.version {
             Version::One => "memory.oom_control",
@@ -91,12 +92,12 @@ impl Bounded {
     }
 }
 
-/// Has the kernel forget the pages of files, so that they have to be read from the disk, and
-/// count for who reads them. `posix_fadvise(2)`, `POSIX_FADV_DONTNEED`.
+/// Drops the pages of files from the page cache, so that the next read comes from the disk and counts for
+/// the reader's group. See `posix_fadvise(2)`, `POSIX_FADV_DONTNEED`.
 pub(crate) fn forget(files: &[PathBuf]) -> Result<()> {
     for path in files {
         let file = fs::File::open(path)?;
-        // Pages that are not written yet can't be forgotten.
+        // Pages that are not yet written cannot be dropped.
         fdatasync(&file)?;
         fadvise(&file, 0, None, Advice::DontNeed)?;
     }
@@ -108,7 +109,7 @@ pub(crate) fn read_all(files: &[PathBuf]) -> Result<()> {
     files.iter().try_for_each(|path| Ok(fs::read(path).map(drop)?))
 }
 
-/// A file that has its bytes on the disk: holes would not be read.
+/// Makes a file whose bytes are on the disk; holes would not be read.
 fn ensure_file(path: &Path) -> Result<()> {
     if fs::metadata(path).is_ok_and(|metadata| metadata.len() == OTHERS_FILE) {
         return Ok(());
@@ -121,7 +122,7 @@ fn ensure_file(path: &Path) -> Result<()> {
     Ok(fdatasync(&file)?)
 }
 
-/// All files in a directory and its directories.
+/// All files in a directory and in those below it.
 pub(crate) fn files_below(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let entries = fs::read_dir(directory).with_context(|| format!("cannot list {}", directory.display()))?;
@@ -137,8 +138,8 @@ pub(crate) fn files_below(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// `major:minor` of the disk that `path` is on: of the whole one where that is a partition, which cannot be
-/// throttled.
+/// `major:minor` of the disk that has `path`. For a partition it is the whole disk, because a partition
+/// cannot be throttled.
 fn device_of(path: &Path) -> Result<String> {
     let device = fs::metadata(path)?.dev();
     let name = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
@@ -172,7 +173,7 @@ mod tests {
             writing.write_all(&[1; 8 << 10]).unwrap();
         }
         let bounds = Bounds { memory: 4 << 20, reads_per_s: 100 << 20, others: 1 };
-        // Only root may, and not every machine that runs tests has the controllers.
+        // This needs root, and not every machine that runs tests has the controllers.
         let group = match Bounded::new(bounds, &site, 0) {
             Ok(group) => group,
             Err(error) => return harness::skip(format!("bounds on memory and the disk: {error:#}")),
@@ -189,7 +190,7 @@ mod tests {
         let cached = group.page_cache().unwrap();
         assert!(cached > 1 << 20 && cached <= 4 << 20, "{cached}");
         assert_eq!(group.killed().unwrap(), 0);
-        // It keeps the last line, which never ends.
+        // `tail` keeps the last line, which never ends, in memory.
         let script = "head -c 32M /dev/zero | tail -n 1 > /dev/null";
         Command::new(&words[0]).args(&words[1..]).args(["sh", "-c", script]).output().unwrap();
         assert_eq!(group.killed().unwrap(), 1);

@@ -1,4 +1,4 @@
-//! Control groups of both versions, made for a trial and taken away after it.
+//! Control groups of both versions, made for a trial and removed after it.
 //!
 //! See cgroups(7) and, in the kernel's documentation, admin-guide/cgroup-v1 and admin-guide/cgroup-v2.rst.
 
@@ -11,11 +11,11 @@ use anyhow::{Context, Result, ensure};
 use crate::programs::child::{Process, on_cpus};
 use crate::programs::janitor;
 
-/// A control group. Dropping it ends what runs in it and removes it.
+/// A control group. Dropping it ends its processes and removes it.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) version: Version,
-    /// Of version 1 one for each controller; of version 2 only one.
+    /// In version 1, one path for each controller; in version 2, only one.
     paths: Vec<PathBuf>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum Version {
     Two,
 }
 
-/// A controller, as it is called in version 1 and in version 2.
+/// A controller, with its name in version 1 and in version 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Controller {
     Cpu,
@@ -78,7 +78,7 @@ impl Group {
         Ok(this)
     }
 
-    /// Where a controller's files are, one that it was made with.
+    /// The directory of one of the group's controllers.
     fn of(&self, controller: Controller) -> &Path {
         let hierarchy = Path::new(ROOT).join(controller.name(Version::One));
         self.paths.iter().find(|path| path.starts_with(&hierarchy)).unwrap_or(&self.paths[0])
@@ -93,18 +93,18 @@ impl Group {
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
     }
 
-    /// Words before a command that has it run in the group.
+    /// Words that, in front of a command, make the command run in the group.
     pub(crate) fn entering(&self) -> Vec<String> {
         entering(self.paths.iter().map(PathBuf::as_path))
     }
 
-    /// Puts a process of it where no group is, for one controller.
+    /// Moves a process out of the group, for one controller.
     pub(crate) fn dismiss(&self, controller: Controller, pid: u32) -> Result<()> {
         let root = self.of(controller).parent().context("a group is in a hierarchy")?;
         write(&root.join("cgroup.procs"), &pid.to_string())
     }
 
-    /// Starts something else that counts for one controller only, on one CPU.
+    /// Starts another program on one CPU that counts for one controller only.
     pub(crate) fn start(&self, controller: Controller, cpu: usize, words: &[&str]) -> Result<Process> {
         Process::start(on_cpus(&[cpu]).args(entering([self.of(controller)])).args(words))
     }
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_group_is_entered_and_goes_with_what_runs_in_it() {
-        // Only root may, and not every machine that runs tests has the controllers.
+        // This needs root, and not every machine that runs tests has the controllers.
         let group = match Group::new(&[Controller::Cpu]) {
             Ok(group) => group,
             Err(error) => return harness::skip(format!("a control group of CPUs: {error:#}")),

@@ -1,9 +1,8 @@
-//! How many system calls a server makes, counted by perf(1). A trial in which they are counted is not
-//! measured.
+//! Counts a server's system calls with perf(1). A trial with counting is not measured.
 //!
-//! perf writes a line every [`STEP`], with the calls since the line before. [`Counter::look`] adds them up,
-//! at each edge of the measured window. So calls and replies are of the same time, however late the load
-//! begins on a busy machine.
+//! perf writes a line every [`STEP`], with the calls since the line before. [`Counter::look`] adds up the
+//! lines at each edge of the measured window. So calls and replies cover the same time, however late the
+//! load begins on a busy machine.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use crate::programs::child::{Process, on_cpus};
 use crate::programs::interrupt;
 
-/// Counting. It ends when this is dropped.
+/// perf(1) that counts. Dropping it ends perf.
 #[derive(Debug)]
 pub(crate) struct Counter {
     process: Process,
@@ -23,7 +22,7 @@ pub(crate) struct Counter {
     log: PathBuf,
 }
 
-/// What was counted up to one moment.
+/// The calls up to one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Calls {
     count: f64,
@@ -35,16 +34,16 @@ const EVENT: &str = "raw_syscalls:sys_enter";
 
 const STEP: Duration = Duration::from_millis(20);
 
-/// How long perf may take to attach itself, and for a line.
+/// How long perf may take to attach itself, and to write a line.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Counter {
-    /// Counts those of a server's `processes`, and of what they fork from now on. perf itself runs on
-    /// `own_cpus`. It is attached when this returns.
+    /// Counts the calls of a server's `processes`, and of all they fork from now on. perf itself runs on
+    /// `own_cpus`. When this returns, perf is attached.
     ///
     /// # Errors
     ///
-    /// perf cannot count; or the server's processes come and go so fast that it is never attached to all.
+    /// perf cannot count. Or processes come and go so fast that perf is never attached to all of them.
     pub(crate) fn start(
         processes: impl Fn() -> Result<Vec<u32>>,
         own_cpus: &[usize],
@@ -53,8 +52,8 @@ impl Counter {
         let attach = || {
             let before = processes()?;
             let counter = Self::attach(on_cpus(own_cpus), &before, directory);
-            // A worker may have been forked after `before` was read and before perf was attached to its
-            // parent: then it is not counted. What is forked later is counted with its parent.
+            // If a worker is forked after `before` was read and before perf is attached to its parent, its
+            // calls are not counted. Later workers are counted with their parent.
             if processes()? == before { counter.map(Some) } else { Ok(None) }
         };
         let attached = interrupt::wait_for(PATIENCE, attach)?;
@@ -74,7 +73,7 @@ impl Counter {
         Ok(this)
     }
 
-    /// How many there were until now. Waits for the line that perf has under way.
+    /// The calls so far. Waits for the line that perf is about to write.
     pub(crate) fn look(&self) -> Result<Calls> {
         let before = self.so_far();
         let is_later = || {
@@ -97,7 +96,7 @@ impl Counter {
 }
 
 impl Calls {
-    /// How many there were in a second, which were some.
+    /// The calls per second. An error if there are none.
     pub(crate) fn per_s_since(&self, earlier: &Self) -> Result<f64> {
         let (count, seconds) = (self.count - earlier.count, self.at_s - earlier.at_s);
         ensure!(
@@ -109,8 +108,8 @@ impl Calls {
     }
 }
 
-/// Whether they can be counted here. Counted are those of this program, which waits for perf: perf also
-/// succeeds where it counts nothing.
+/// Checks that perf can count here, by counting the calls of this program while it waits for perf. perf's
+/// exit code is not enough, because perf also succeeds where it counts nothing.
 pub(crate) fn check() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let count = || {
@@ -124,8 +123,8 @@ pub(crate) fn check() -> Result<()> {
     ))
 }
 
-/// Adds up lines such as `    0.020115,1234,,raw_syscalls:sys_enter,…`. The last one may not be whole yet.
-/// Where nothing ran, perf says `<not counted>`.
+/// Adds up lines such as `    0.020115,1234,,raw_syscalls:sys_enter,…`. The last line may be incomplete.
+/// Where nothing ran, perf writes `<not counted>`.
 fn sum(told: &str) -> Calls {
     let whole = told.rfind('\n').map_or("", |end| &told[..end]);
     let lines = whole.lines().filter(|line| line.contains(EVENT)).filter_map(|line| {

@@ -1,5 +1,5 @@
-//! Makes the [`Outcome`] of a trial: figures from the generator's results and from two [`Sight`]s of the
-//! server, one at each edge of the measured window.
+//! Makes the [`Outcome`] of a trial, from the generator's results and from two [`Sight`]s of the server,
+//! one at each edge of the measured window.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -20,26 +20,26 @@ use crate::record::outcome::{Accepting, Cpu, Given, OfSize, Outcome, Party, Slic
 use crate::statistics;
 use crate::unique::unique;
 
-/// The part of the measured time by which looks at counters may be off.
+/// How far from the window's edges counters may be read, as a fraction of the measured time.
 const OFF: f64 = 0.05;
 
-/// The parts of the time for which wrk may have its CPUs, and for which others of the host may have ours: as
-/// `sluicelab load` has it.
+/// The largest part of the time for which wrk may use its CPUs, and for which the host may take away ours.
+/// `sluicelab load` has the same limits.
 const BUSIEST: f64 = 0.97;
 const MOST_STOLEN: f64 = 0.05;
 
-/// How far the part of the calls for one size that are not served may lie above that of all (Harji et al.
-/// 2012, section 4; Pariag et al. 2007, section 3.4).
+/// How many points the unserved calls of one size may lie above the average of all (Harji et al. 2012,
+/// section 4; Pariag et al. 2007, section 3.4).
 const UNFAIRNESS: (f64, f64) = (0.05, 0.02);
 
-/// Standard errors that it has to lie above that besides, for a class of which there are few: one in 200
-/// would by chance.
+/// How many standard errors they must lie above it besides. A class with few calls would exceed that once
+/// in 200 times by chance.
 const ERRORS: f64 = 2.6;
 
-/// Rules of `sluicelab load` that say how sure a figure is, rather than whether the server is good.
+/// Rules of `sluicelab load` that concern the certainty of a figure, not the quality of the server.
 const NOT_THE_SERVERS: [&str; 1] = ["uncertainty of the mean"];
 
-/// The outcome of a run with the generator that was watched, with these turns, by the rules of a paper.
+/// The outcome of a run with sluicelab as generator, with these quanta, by a paper's rules.
 pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>, rules: Rules) -> Result<Outcome> {
     let Watched { first: before, second: after, looks, results } = watched;
     let seconds = after.seconds_since(before);
@@ -98,13 +98,14 @@ pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>, rules: Rules) -
     })
 }
 
-/// The outcome of a run with wrk on so many CPUs. What wrk does not tell is empty.
+/// The outcome of a run with wrk on this many CPUs. Figures that wrk does not report are empty.
 pub(crate) fn of_wrk(watched: &wrk::Watched<Sight>, cpus: usize, turns: Option<Given>) -> Result<Outcome> {
     let wrk::Watched { first: before, second: after, elapsed, cpu, told } = watched;
     let wrk::Errors { connect, read, write, timeout, status } = told.errors;
     let (requests, without_reply) = (told.requests as f64, told.errors.without_reply() as f64);
     let issued = requests + without_reply;
-    // All that it was answered was between the looks, even if the time between them is a little longer.
+    // All replies came between the two readings, even if these are a little farther apart than the run is
+    // long.
     let replies_per_s = requests / after.seconds_since(before);
     let seen = of_sights((before, after), replies_per_s, turns)?;
     let (mut invalid, mut failed) = (seen.invalid.clone(), seen.failed.clone());
@@ -143,7 +144,7 @@ pub(crate) fn of_wrk(watched: &wrk::Watched<Sight>, cpus: usize, turns: Option<G
     })
 }
 
-/// What two looks at a server say of the time between them, whoever asked it.
+/// The figures that two readings of counters give, with any generator.
 fn of_sights((before, after): (&Sight, &Sight), replies_per_s: f64, turns: Option<Given>) -> Result<Outcome> {
     let seconds = after.seconds_since(before);
     let drops_per_s = after.drops.iter().map(|(name, count)| {
@@ -152,7 +153,7 @@ fn of_sights((before, after): (&Sight, &Sight), replies_per_s: f64, turns: Optio
     });
     let (served_replies_per_s, accepting) = accepting(before, after).unzip();
     let held = after.held.as_ref().context("nobody has looked at what the server held")?;
-    // What nobody knows is not nothing.
+    // Unknown figures are NaN, not 0.
     let seen = |value: f64| if after.is_seen { value } else { f64::NAN };
     let calls_per_s = before.calls.zip(after.calls).map(|(before, after)| after.per_s_since(&before));
     let calls_per_s = calls_per_s.transpose()?;
@@ -174,9 +175,9 @@ fn of_sights((before, after): (&Sight, &Sight), replies_per_s: f64, turns: Optio
     })
 }
 
-/// What several slices come to: the median of each figure, so that what disturbed one of them does not
-/// show. Of the first where there is no median to be taken. It is invalid, or its clients were short, where
-/// that is so of most of them, and it has failed where any has.
+/// The outcome of several slices: the median of each figure, so that a disturbance of one slice does not
+/// show. Figures without a median are those of the first slice. The outcome is invalid, or its clients were
+/// short, if most of its slices were. It has failed if any slice has.
 pub(crate) fn median(mut slices: Vec<Outcome>) -> Option<Outcome> {
     if slices.len() < 2 {
         return slices.pop();
@@ -200,7 +201,7 @@ pub(crate) fn median(mut slices: Vec<Outcome>) -> Option<Outcome> {
     Some(median)
 }
 
-/// Reasons that differ in numbers only are one.
+/// The text without its numbers: reasons that differ only in numbers count as the same.
 fn without_numbers(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_ascii_digit() && *letter != '.').collect()
 }
@@ -210,14 +211,14 @@ fn slice(outcome: &Outcome) -> Slice {
     Slice { cpu_server_us_per_reply: cpu.server_us_per_reply, replies_per_s: *replies_per_s }
 }
 
-/// The median of each number of JSON values of the same form; where they differ in form, the first's. Those
-/// of which nothing is known take no part.
+/// The median of each number in JSON values of the same form. Where the forms differ, the first value's is
+/// taken. Unknown numbers do not count.
 fn middle(all: &[Value]) -> Value {
     let first = all.iter().find(|value| !value.is_null()).unwrap_or(&all[0]);
     match first {
         Value::Number(_) => {
             let median = statistics::median(all.iter().filter_map(Value::as_f64));
-            // Counts stay counts.
+            // Counts stay whole numbers.
             if first.is_u64() {
                 median.map_or(Value::Null, |median| (median.round() as u64).into())
             } else {
@@ -239,7 +240,7 @@ fn middle(all: &[Value]) -> Value {
     }
 }
 
-/// What processes that the kernel has ended say against a server.
+/// The failure of a server whose processes the kernel has killed.
 pub(crate) fn want_of_memory(killed: u64) -> Option<String> {
     (killed > 0).then(|| format!("the kernel ended {killed} of its processes for want of memory"))
 }
@@ -249,20 +250,21 @@ fn times(of: &Curve) -> Times {
     Times { mean, p50, p90, p99, p999, max, percentiles: of.percentiles.clone() }
 }
 
-/// Results have every second since the run began; the first ones are the warm-up's, the last may be cut.
+/// The results of each whole second. Results begin with the run, so the first seconds are the warm-up, and
+/// the last may be incomplete.
 fn whole_seconds(results: &Results) -> Vec<f64> {
     let (begin, end) = (results.run.warm_up_s.ceil() as usize, results.run.outcome.duration_s as usize);
     let all = results.seconds.iter().map(|second| second.replies as f64);
     all.take(end).skip(begin).collect()
 }
 
-/// Which rules are broken where a server is asked again once it has answered, as `sluicelab load` tells.
+/// The rules that `sluicelab load` reports as broken, in a closed loop.
 fn broken(results: &Results, rules: Rules) -> Vec<String> {
     let told = results.checks.iter().filter_map(|check| {
         let Checked { rule, found, allowed, remark, holds } = check;
         let (allowed, holds) = match (rules, rule.as_str()) {
             (_, rule) if NOT_THE_SERVERS.contains(&rule) => return None,
-            // Its sizes may fail, if all do alike.
+            // Any size may fail, if all do so equally.
             (Rules::P07, "failures of a size") => return None,
             (Rules::P07, "unfairness") => (UNFAIRNESS.1, *found <= UNFAIRNESS.1),
             _ => (*allowed, *holds),
@@ -276,9 +278,10 @@ fn broken(results: &Results, rules: Rules) -> Vec<String> {
     told.collect()
 }
 
-/// Whether calls of one size are served less than others, where clients come whatever the server does. Which
-/// calls it has read nobody can tell from outside, so that only this is judged: those that it never read are
-/// of all sizes alike. So an approximation, for every server: sizes that were never answered are not known.
+/// A failure if calls of one size are served less often than others, where clients come whatever the server
+/// does. The lab cannot tell from outside which calls the server has read. It judges only fairness, because
+/// calls that the server never read have all sizes equally. This is an approximation for every server: the
+/// sizes of calls that were never answered are unknown.
 fn unfair(by_size: &[OfSize], allowed: f64) -> Option<String> {
     let known = || by_size.iter().filter(|class| class.size != UNKNOWN && class.reached > 0.0);
     let sum = |of: fn(&OfSize) -> f64| known().map(of).sum::<f64>();
@@ -300,10 +303,10 @@ fn unfair(by_size: &[OfSize], allowed: f64) -> Option<String> {
     })
 }
 
-/// What `sluicelab load` calls the size of what was never answered.
+/// The name in `sluicelab load` for the size of calls that were never answered.
 const UNKNOWN: &str = "unknown";
 
-/// What a party of computed replies is called.
+/// The name of the party of computed replies.
 const COMPUTED: &str = "computed";
 
 fn parties(results: &Results) -> Vec<Party> {
@@ -317,7 +320,7 @@ fn parties(results: &Results) -> Vec<Party> {
     };
     let classes = results.by_class.iter();
     let classes = classes.map(|of| party(&of.class, of.calls, &of.statuses, of.reply_time_ms.as_ref()));
-    // Where all is computed there is nothing to tell it from.
+    // If all replies are computed, there is nothing to separate.
     let has_files = results.by_kind.iter().any(|kind| !kind.dynamic);
     let kinds = results.by_kind.iter().filter(|_| has_files).map(|of| {
         let name = if of.dynamic { COMPUTED } else { "files" };
@@ -347,7 +350,7 @@ fn of_size(class: &results::load::OfSize) -> OfSize {
     }
 }
 
-/// The medians of each size, over those slices in which it was asked for.
+/// The medians for each size, over the slices that requested it.
 fn medians_by_size(slices: &[Outcome]) -> Vec<OfSize> {
     let all = || slices.iter().flat_map(|slice| &slice.by_size);
     let of = |size: &str| {
@@ -367,12 +370,12 @@ fn cpu(before: &Sight, after: &Sight, replies_per_s: f64) -> Cpu {
     let cpus = |ticks: u64| seconds_of(ticks) / seconds;
     let server_cpu = after.server_cpu.since(before.server_cpu);
     let client_cpu = after.client_cpu.since(before.client_cpu);
-    // What is nice are fillers of shares.
+    // The `nice` time is that of the shares' fillers.
     let idle = |ticks: CpuTicks| cpus(ticks.idle + ticks.nice);
     Cpu {
         server_cpus,
         server_user_part: seen(over(user as f64, (user + system) as f64)),
-        // Where nobody is answered all of it was in vain.
+        // Without replies, all CPU time was wasted.
         server_us_per_reply: server_cpus * 1e6 / replies_per_s.max(1.0),
         server_softirq_cpus: cpus(server_cpu.softirq),
         server_io_wait_cpus: cpus(server_cpu.io_wait),
@@ -382,18 +385,18 @@ fn cpu(before: &Sight, after: &Sight, replies_per_s: f64) -> Cpu {
     }
 }
 
-/// What a server of ours tells of itself, if it is one: the replies of all classes that it has counted,
-/// per second, and how it accepted.
+/// The status of sluice: replies of all classes per second, and how the server accepted connections. `None`
+/// for other servers.
 fn accepting(before: &Sight, after: &Sight) -> Option<(f64, Accepting)> {
     let (before, after) = before.status.as_ref().zip(after.status.as_ref())?;
     let grown = |of: fn(&Snapshot) -> u64| of(after) as f64 - of(before) as f64;
-    // The status takes a process to ask for, and says when its values were read.
+    // The supervisor takes time to answer, and says when it read the values.
     let seconds = grown(|status| status.time_unix_ms) / 1e3;
     let per_s = |of: fn(&Snapshot) -> u64| grown(of) / seconds;
     let accepts_per_s = per_s(|status| status.total.accepts);
     let accept_phases_per_s = per_s(|status| status.total.accept_phases);
     let accepts_parts = after.workers.iter().enumerate().map(|(number, worker)| {
-        // A worker that was started meanwhile has nothing before.
+        // A worker that started in between has no earlier values.
         let earlier = before.workers.get(number).map_or(0, |worker| worker.counts.accepts);
         over((worker.counts.accepts as f64 - earlier as f64) / seconds, accepts_per_s)
     });
@@ -408,8 +411,8 @@ fn accepting(before: &Sight, after: &Sight) -> Option<(f64, Accepting)> {
     Some((per_s(|status| status.total.replies.sum()), this))
 }
 
-/// A quotient that is 0 where there is nothing to divide by: JSON has no word for others, and a process for
-/// each connection has no accept phases.
+/// A quotient that is 0 where the divisor is 0, because JSON cannot write infinity or NaN. With a process
+/// for each connection there are no accept phases.
 fn over(one: f64, other: f64) -> f64 {
     if other > 0.0 { one / other } else { 0.0 }
 }
@@ -511,7 +514,7 @@ mod tests {
         ];
         assert_eq!(meek.percentiles, [(0.5, 3.0), (0.99, 7.0)]);
         let work = outcome.work.unwrap();
-        // 75 of 80 replies were good, 5 a second; 100 requests a second were computed in 5 s.
+        // 75 of 80 replies were good, 5 a second; the application computed 100 requests a second, in 5 s.
         let all =
             figures.into_iter().chain([work.requests_per_s, work.busy_processes, work.in_vain_processes]);
         for (found, expected) in all.zip([20.0, 16.0, 7.0, 4.6875, 100.0, 5.0, 4.765_625]) {
@@ -554,7 +557,7 @@ mod tests {
             let outcome = of(&Watched { first, second, looks, results }, None, rules).unwrap();
             (outcome.failed.len(), outcome.invalid)
         };
-        // Whatever the rules are, a server that was ended has failed, and a bad measurement is none.
+        // Under any rules, a server that was killed has failed, and an invalid measurement does not count.
         assert_eq!(failed(Rules::H12, &["late"]), (2, vec!["late".to_owned()]));
         assert_eq!(failed(Rules::None, &["late"]), (1, vec!["late".to_owned()]));
     }
@@ -597,7 +600,7 @@ mod tests {
         let middle = median(doubtful).unwrap();
         assert_eq!((middle.invalid, middle.failed), (vec!["late".to_owned()], vec!["timeouts".to_owned()]));
         assert!(median(Vec::new()).is_none());
-        // Where the first has nothing, the others have.
+        // The first slice has no value, the others have.
         let mut empty: Vec<Outcome> = slices();
         empty[0].wait_ms = Times::default();
         empty[0].descriptors = None;

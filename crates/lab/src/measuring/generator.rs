@@ -1,5 +1,5 @@
-//! `sluicelab load` with results as JSON: [`run`] to its end, or as experiments have it, in a namespace made
-//! for it and with looks at the server when the measured window begins and when it ends.
+//! Runs `sluicelab load` with results as JSON. [`run`] runs it to its end. Experiments run it in a
+//! namespace, and read the server's counters at both ends of the measured window.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,7 +16,7 @@ use crate::programs::child::Process;
 use crate::programs::interrupt;
 use crate::record::outcome::Looks;
 
-/// A run of the load generator that is under way. It ends when this is dropped.
+/// A running load generator. Dropping it ends it.
 #[derive(Debug)]
 pub struct Generator {
     process: Process,
@@ -25,40 +25,40 @@ pub struct Generator {
     log: PathBuf,
 }
 
-/// A run that is over, and what was seen of it.
+/// A finished run, and the counters that were read during it.
 #[derive(Debug)]
 pub struct Watched<T> {
-    /// When the measured window began.
+    /// The counters at the start of the measured window.
     pub first: T,
-    /// When it ended.
+    /// The counters at its end.
     pub second: T,
-    /// How well they met its edges.
+    /// How close to the window's edges they were read.
     pub looks: Looks,
-    /// What the generator says, see docs/lab-results.md.
+    /// The generator's results, see docs/lab-results.md.
     pub results: Results,
 }
 
 /// An end of the measured window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
-    /// When warming up is over.
+    /// The end of the warm-up.
     Begin,
-    /// When the load is.
+    /// The end of the load.
     End,
 }
 
-/// Reading sessions takes milliseconds, on a bad day.
+/// How long the generator may take to start. Reading sessions takes milliseconds.
 const LONGEST_START: Duration = Duration::from_secs(20);
 
-/// From when the last client has given up.
+/// How long the generator may take to end after the last client has given up.
 const LONGEST_END: Duration = Duration::from_secs(20);
 
 impl Generator {
-    /// Starts `sluicelab load` with `options`; `wrapper` stands before it.
+    /// Starts `sluicelab load` with `options`; `wrapper` goes before the command.
     pub fn start(sluicelab: &Path, wrapper: &[String], options: &[String], directory: &Path) -> Result<Self> {
         let results = directory.join("load.json");
         let log = directory.join("load.stderr");
-        // What an earlier one left is not this one's.
+        // A file from an earlier run must not be taken for this run's results.
         match fs::remove_file(&results) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
@@ -70,9 +70,10 @@ impl Generator {
         Ok(Self { process: Process::start(&mut command)?, started, results, log })
     }
 
-    /// Lets it run, with a `look` when its measured window begins and another when it ends. Both follow from
-    /// when its run began, which is some time after its process did. Waits for its end then, for somewhat
-    /// longer than anybody waits for a reply. Gives its results, see docs/lab-results.md.
+    /// Waits for the run, and calls `look` at the start and at the end of its measured window. Both times
+    /// count from the start of the run, which is somewhat later than that of the process. Then it waits for
+    /// the end, a little longer than any client waits for a reply. Returns the results, see
+    /// docs/lab-results.md.
     pub fn watch<T>(
         mut self,
         lengths: Lengths,
@@ -81,7 +82,7 @@ impl Generator {
         let (began, unsure) = self.wait_for_run()?;
         let mut look_at = |edge: Edge, at: Instant| {
             interrupt::sleep_until(at)?;
-            // What takes long to look at tells its own time.
+            // A slow reading has its own timestamp, so only its start counts.
             let late = at.elapsed();
             Ok::<_, anyhow::Error>((look(edge)?, late))
         };
@@ -95,7 +96,8 @@ impl Generator {
         Ok(Watched { first, second, looks, results: self.finish(lengths.timeout + LONGEST_END)? })
     }
 
-    /// When its run began: its threads that make load were not there at the time given, but so much later.
+    /// Waits for the start of the run. At the returned instant the threads that make load did not exist yet;
+    /// after the returned duration they did.
     fn wait_for_run(&mut self) -> Result<(Instant, Duration)> {
         let mut not_yet = Instant::now();
         loop {
@@ -107,7 +109,7 @@ impl Generator {
             not_yet = now;
             match self.process.ended()? {
                 None => {}
-                // This program had no CPU for as long as all of it took. The looks are that late.
+                // This program had no CPU during the whole run. The readings are that late.
                 Some(_) if self.results.exists() => return Ok((not_yet, now - not_yet)),
                 Some(status) => {
                     bail!("sluicelab load ended with {status} before its run began: {}", self.told())
@@ -122,7 +124,7 @@ impl Generator {
         let ended = interrupt::wait_for(patience, || self.process.ended())?;
         let status = ended.context("sluicelab load has not ended in time")?;
         let results = fs::read(&self.results).map_err(anyhow::Error::from).and_then(|text| read(&text));
-        // 3: not valid; 1: nobody was answered, which is what overload can come to. The results say so as
+        // Exit code 3: not valid. 1: no call was answered, which overload can cause. The results say so as
         // well.
         let is_result = match status.code() {
             Some(0 | 3) => true,
@@ -138,7 +140,7 @@ impl Generator {
     }
 }
 
-/// Runs `sluicelab load` to its end, on one CPU, and gives its results, valid or not.
+/// Runs `sluicelab load` to its end on one CPU, and returns its results, valid or not.
 pub fn run(sluicelab: &Path, cpu: usize, options: &[String]) -> Result<Results> {
     interrupt::check()?;
     let mut command = Command::new(sluicelab);
@@ -156,8 +158,8 @@ fn read(text: &[u8]) -> Result<Results> {
     Ok(results)
 }
 
-/// Whether `process` has one of the threads that `sluicelab load` starts when its run begins: `load-0` and so
-/// on.
+/// Whether `process` has one of the threads that `sluicelab load` starts when its run begins: `load-0` and
+/// so on.
 fn makes_load(process: u32) -> bool {
     machine::process::thread_names(process)
         .is_ok_and(|names| names.iter().any(|name| name.starts_with("load-")))
@@ -188,7 +190,7 @@ mod tests {
     fn looks_follow_the_run_and_not_the_process_or_its_end() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path();
-        // A process that calls itself as the generator's threads do.
+        // A process with the name of a generator's thread.
         symlink("/bin/sleep", directory.join("load-0")).unwrap();
         // It reads sessions for a second, makes load, and waits for late replies.
         let script =

@@ -1,30 +1,30 @@
-//! What experiments are run with: programs, CPUs, directories.
+//! The means of an experiment: programs, CPUs, directories.
 
 use std::path::PathBuf;
 
 use crate::programs::child::list;
 
-/// What an experiment is run with.
+/// What the lab uses to run an experiment.
 #[derive(Clone, Debug)]
 pub struct Means {
     /// Our server, where no other build is named.
     pub sluice: PathBuf,
     /// Our load generator.
     pub sluicelab: PathBuf,
-    /// Where file sets and sessions are kept for the next experiment.
+    /// The directory that keeps file sets and sessions for later experiments.
     pub data: PathBuf,
     /// The CPUs that servers run on, and that receive their packets.
     pub server_cpus: Vec<usize>,
     /// The CPUs that clients run on.
     pub client_cpus: Vec<usize>,
-    /// Whether the loopback interface is to be used even where namespaces may be made.
+    /// Whether to use the loopback interface even where namespaces are possible.
     pub loopback: bool,
-    /// The command, as others can repeat it.
+    /// The command line, so that others can repeat it.
     pub command: String,
 }
 
 impl Means {
-    /// Which CPUs servers and clients have, in a line: a server with a worker for each CPU has as many
+    /// The CPUs of servers and clients, in one line. A server with a worker for each CPU has as many
     /// workers.
     pub fn where_it_runs(&self) -> String {
         format!("servers run on CPU {}, clients on CPU {}", list(&self.server_cpus), list(&self.client_cpus))

@@ -1,10 +1,11 @@
-//! What is measured in which order, and one trial of it.
+//! Measures an experiment: what is measured in which order, and each trial.
 //!
-//! - `stages` and `plan`: what is measured when, and what again; `search`: for the highest rate;
-//! - `trial`: one measured run with certain [`means`]: servers (`subject`), and the [`generator`] or [`wrk`];
-//! - in a network (`network`) and under bounds (`bounds`, `cgroup`, `share`, [`turns`]) of their own;
-//! - looked at from outside (`sight`), sampled (`profiler`), its system calls counted (`counter`), and
-//!   turned into an outcome (`figures`).
+//! - `stages` and `plan` set what is measured when, and what is repeated; `search` finds the highest rate.
+//! - `trial` is one measured run with certain [`means`]: servers (`subject`), and the [`generator`] or
+//!   [`wrk`].
+//! - A trial has its own network (`network`) and limits (`bounds`, `cgroup`, `share`, [`turns`]).
+//! - Counters are read from outside (`sight`). Runs can also be sampled (`profiler`), or their system calls
+//!   counted (`counter`). `figures` makes an outcome from all that.
 
 pub(crate) mod bounds;
 mod cgroup;

@@ -1,11 +1,12 @@
-//! Where a server and its clients meet. Two network namespaces, one for each, joined by links (veth pairs): a
-//! network that nothing else uses, with counters and sysctls of its own. A fresh one has no connections in
-//! `TIME_WAIT`. Who may not make namespaces has the loopback interface, with an address for each server.
+//! The network between a server and its clients. It has two network namespaces, one for each, joined by
+//! links (veth pairs). Nothing else uses this network, and it has its own counters and sysctls. A fresh one
+//! has no connections in `TIME_WAIT`. A user that may not make namespaces gets the loopback interface, with
+//! an address for each server.
 //!
-//! On a veth pair the CPU that sends also does the receiver's work, so that a client pays for the packets
-//! that it has the server drop. Receive packet steering gives it back: each end of a link can name the CPUs
-//! that receive for it. In a virtual machine this is dear, since one CPU interrupts the other by leaving it.
-//! See ip-netns(8), veth(4), and "RPS" in the kernel's networking/scaling.rst.
+//! On a veth pair the CPU that sends also does the receiver's work. So a client pays for its packets that
+//! the server drops. Receive packet steering corrects that: each end of a link can name the CPUs that
+//! receive for it. In a virtual machine this is expensive, since one CPU exits the virtual machine to
+//! interrupt the other. See ip-netns(8), veth(4), and "RPS" in the kernel's networking/scaling.rst.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -24,45 +25,45 @@ use crate::programs::child::output;
 use crate::programs::janitor;
 use crate::programs::ports::free_port;
 
-/// The clients' addresses on each link: so many times 64,000 connections fit into the time that one stays in
-/// `TIME_WAIT`.
+/// The clients' addresses on each link. For each address, 64,000 connections fit into the time that one
+/// stays in `TIME_WAIT`.
 const CLIENTS: RangeInclusive<u8> = 2..=17;
 
 /// The server's address on each link.
 const SERVER: u8 = 1;
 
-/// How the addresses begin that clients have besides, on the first link: `10.78.1.1` to `10.78.16.1`, each in
-/// a network of its own.
+/// The start of more clients' addresses on the first link: `10.78.1.1` to `10.78.16.1`, each in a different
+/// network.
 const NETWORKS: &str = "10.78";
 
 /// The clients' addresses on the loopback interface.
 const LOOPBACK_SOURCES: &str = "127.0.0.2-127.0.0.17";
 
-/// Which CPUs receive at the two ends of a link: several share connections by their hash. Where none is named
-/// the one that sent does.
+/// The CPUs that receive at the two ends of a link. Several CPUs share the connections by their hash. Where
+/// none is named, the sending CPU receives.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub(crate) server_cpus: Vec<usize>,
     pub(crate) client_cpus: Vec<usize>,
 }
 
-/// A network, while servers are tried on it.
+/// The network of servers that are measured together.
 #[derive(Debug)]
 pub(crate) struct Network {
-    /// Where the server listens: an address on each link.
+    /// The server's addresses, one on each link.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// An address where clients are, for what a server's application asks there.
+    /// An address on the clients' side, for services that a server's application uses there.
     pub(crate) of_clients: IpAddr,
-    /// The clients' addresses as `sluicelab load --source` takes them, if there is only one link.
+    /// The clients' addresses in the form of `sluicelab load --source`, if there is only one link.
     pub(crate) only_sources: Option<String>,
-    /// How clients' addresses begin that are in networks of their own: two more numbers follow, of which the
-    /// first, 1 to 16, says which network.
+    /// The start of clients' addresses in different networks. Two more numbers follow, and the first of
+    /// them, 1 to 16, is the network.
     pub(crate) networks: &'static str,
-    /// `None`: it is this machine's.
+    /// `None`: it is the machine's network.
     namespaces: Option<Namespaces>,
 }
 
-/// The namespaces. Dropping it ends what runs in them and removes them.
+/// The namespaces. Dropping this ends their processes and removes them.
 #[derive(Debug)]
 struct Namespaces {
     server: String,
@@ -83,7 +84,7 @@ impl Network {
         })
     }
 
-    /// So many addresses that no server of this process has had, each with a port that is free.
+    /// This many addresses that no other server of this process has used, each with a free port.
     pub(crate) fn loopback(count: usize) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let address = |_| {
@@ -100,7 +101,7 @@ impl Network {
         })
     }
 
-    /// Where a server is that runs already: on the loopback interface.
+    /// The network of a server that is already running: the loopback interface.
     pub(crate) fn of_running(address: SocketAddr) -> Self {
         Self {
             namespaces: None,
@@ -119,17 +120,18 @@ impl Network {
         self.namespaces.as_ref().map(|own| own.client.as_str())
     }
 
-    /// Words before a command that has it run where the server does.
+    /// Words that, in front of a command, make the command run where the server does.
     pub(crate) fn in_server(&self) -> Vec<String> {
         self.of_server().map(entering).unwrap_or_default()
     }
 
-    /// Words before a command that has it run where the clients do.
+    /// Words that, in front of a command, make the command run where the clients do.
     pub(crate) fn in_client(&self) -> Vec<String> {
         self.of_client().map(entering).unwrap_or_default()
     }
 
-    /// Opens connections to a server. Their sockets stay in the clients' namespace, whoever holds them.
+    /// Opens connections to a server. Their sockets stay in the clients' namespace, whatever process holds
+    /// them.
     pub(crate) fn connect(&self, address: SocketAddr, count: usize) -> Result<Vec<TcpStream>> {
         let each = move |number| {
             TcpStream::connect_timeout(&address, Duration::from_secs(5))
@@ -138,14 +140,15 @@ impl Network {
         within(self.of_client(), move || (1..=count).map(each).collect())
     }
 
-    /// Whether somebody listens at an address where the server runs.
+    /// Whether a program listens at this address on the server's side.
     pub(crate) fn has_listener(&self, address: SocketAddr) -> bool {
         let connect = move || Ok(TcpStream::connect_timeout(&address, Duration::from_secs(5))?);
         within(self.of_server(), connect).is_ok()
     }
 }
 
-/// Does it in a namespace, or in this process's own: on a thread of its own, for the namespace is a thread's.
+/// Runs a function in a namespace, or in this process's own. It uses a new thread, because a namespace
+/// belongs to a thread.
 fn within<T: Send>(namespace: Option<&str>, act: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     let namespace = namespace.map(|name| File::open(format!("/run/netns/{name}"))).transpose()?;
     let enter_and_act = || {
@@ -230,13 +233,13 @@ fn address(link: u8, host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, link, host)
 }
 
-/// Of words between blanks.
+/// Runs `ip` with words separated by blanks.
 fn ip(command: &str) -> Result<()> {
     let done = output(Command::new("ip").args(command.split(' ')), " (Debian package iproute2)");
     done.context("network namespaces need root").map(drop)
 }
 
-/// CPUs as the kernel takes them: a bit for each, in words of 32, the highest first.
+/// CPUs in the kernel's format: a bit for each, in words of 32 bits, the highest first.
 fn mask(cpus: &[usize]) -> String {
     let words = cpus.iter().map(|cpu| cpu / 32 + 1).max().unwrap_or(1);
     let word = |at: usize| {

@@ -1,9 +1,9 @@
-//! What an experiment measures: alternatives at points, in rounds. In which order, what is measured again,
-//! and what came of it.
+//! Plans what an experiment measures: servers at points, in rounds. It sets the order and repeats invalid
+//! trials, and it collects the results.
 //!
-//! Machines drift, and what ran before leaves traces: so each round has every alternative at every point, in
-//! an order drawn anew. Those of one point, which are compared with each other, are measured at the same
-//! time, or one after the other. What the journal has is not measured again.
+//! Machines drift, and each trial can affect the next. So each round measures every server at every point,
+//! in a new random order. The servers of a point, which are compared with each other, run at the same time
+//! or one right after the other. Results in the journal are not measured again.
 
 use anyhow::{Context, Result};
 use rand::SeedableRng as _;
@@ -20,55 +20,54 @@ use crate::record::outcome::Outcome;
 use crate::servers::spec::Spec;
 use crate::unique::unique;
 
-/// What is to be measured.
+/// What to measure.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// Those with the first server again, where figures are to be held against themselves.
+    /// With the first server a second time, where there is an A/A control.
     pub(crate) points: Vec<PointSpec>,
     pub(crate) rounds: u32,
-    /// What the order is drawn from.
+    /// The seed of the random order.
     pub(crate) seed: u32,
     pub(crate) stage: Stage,
 }
 
-/// What rounds are for. Those of one stage are not measured under the same arrivals, nor in the same order,
-/// as those of another.
+/// The purpose of rounds. Rounds of different stages have different arrivals and orders.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stage {
-    /// They say which rates are asked for.
+    /// These rounds determine the requested rates.
     Calibrating = 2_000,
-    /// They are compared.
+    /// These rounds compare servers.
     Measuring = 0,
-    /// They say whether what others have chosen is as good as it seemed.
+    /// Confirmatory rounds: these show whether a server that earlier rounds chose is as good as it seemed.
     Judging = 1_000,
 }
 
-/// How many rounds calibrate: what is measured takes nothing but its rates from them.
+/// The number of calibration rounds. Few are enough, because they only determine rates.
 pub(crate) const CALIBRATING_ROUNDS: u32 = 3;
 
-/// How many are measured at the same time, at most. Each has a generator, on the same CPU.
+/// The most servers that run concurrently. Each has a generator, all on the same CPU.
 const ABREAST: usize = 3;
 
-/// What is measured at the same time, all at one point.
+/// A block: servers that are measured together, all at one point.
 #[derive(Debug)]
 struct Heat<'a> {
     point: &'a PointSpec,
     servers: Vec<&'a Spec>,
 }
 
-/// How often a trial is tried until the generator calls it valid.
+/// How many times a trial is tried until the generator calls it valid.
 const TRIES: usize = 3;
 
 impl PointSpec {
-    /// With the first measured once more: figures that tell one thing from the same thing tell nothing of
-    /// others.
+    /// Adds the A/A control, the first server a second time. If figures show a difference between a server
+    /// and itself, they show nothing about other servers.
     pub(crate) fn with_first_again(mut self) -> Self {
         self.servers.extend(self.servers.first().map(Spec::again));
         self
     }
 
-    /// With the first in each. Who is beside whom does not depend on which other points there are: those may
-    /// be measured before or after.
+    /// Divides the servers into blocks. With `abreast`, the first server is in each block. The blocks do
+    /// not depend on the other points of the experiment, because those may be measured before or after.
     fn heats(&self, seed: u64) -> Vec<Heat<'_>> {
         let order = self.setting.order;
         let random = &mut Pcg64Mcg::seed_from_u64(seed ^ number(&self.name));
@@ -90,14 +89,15 @@ impl PointSpec {
     }
 }
 
-/// One that a text makes: FNV-1a, which is the same everywhere.
+/// A number that a text determines: the FNV-1a hash, which is the same on every machine.
 pub(crate) fn number(text: &str) -> u64 {
     let step = |number: u64, byte: u8| (number ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 impl Heat<'_> {
-    /// The first may be in several heats of a round, so that their names are part of its key.
+    /// The journal's key of a trial. The first server may be in several blocks of a round, so its key
+    /// includes the other servers of its block.
     fn key(&self, server: &Spec, round: u32) -> String {
         let mut beside = String::new();
         let is_one_of_several = self.servers.len() > 1 && self.servers.len() < self.point.servers.len();
@@ -115,12 +115,12 @@ impl Heat<'_> {
 }
 
 impl Plan {
-    /// The seed of a round, for arrivals: the same for all that are compared.
+    /// The seed of a round's arrivals, the same for all compared servers.
     fn round_seed(&self, round: u32) -> u64 {
         u64::from(self.seed) << 32 | (self.stage as u64 + u64::from(round) + 1)
     }
 
-    /// All heats of a round. The same plan always has the same order.
+    /// All blocks of a round. The same plan always gives the same order.
     fn order(&self, round: u32) -> Vec<Heat<'_>> {
         let seed = self.round_seed(round);
         let mut random = Pcg64Mcg::seed_from_u64(seed);
@@ -129,16 +129,15 @@ impl Plan {
         points.into_iter().flat_map(|point| point.heats(seed)).collect()
     }
 
-    /// How many trials it has. One that is measured in several heats of a round, as the first is abreast of
-    /// others, is one.
+    /// The number of trials. The first server counts once in a round, even if it is in several blocks.
     pub(crate) fn trials(&self) -> usize {
         self.points.iter().map(|point| point.servers.len() * self.rounds as usize).sum()
     }
 
-    /// Has `trial` measure what the journal does not have: at a point, those servers that are measured
-    /// together, with a seed for arrivals, and a name for its files. One that is not valid is tried again at
-    /// once, together with those beside it, and stays in the journal. Trials are the steps of `progress`,
-    /// which expects them.
+    /// Runs `trial` for everything that the journal lacks. `trial` gets a point, the servers of a block, a
+    /// seed for arrivals, and a name for its files. If one trial of a block is invalid, the whole block is
+    /// repeated at once, and all tries stay in the journal. Trials are the steps of `progress`, which must
+    /// already expect them.
     pub(crate) fn measure(
         &self,
         journal: &mut Journal,
@@ -149,7 +148,7 @@ impl Plan {
             let mut counted: Vec<(&str, &Spec)> = Vec::new();
             for (number, heat) in self.order(round).into_iter().enumerate() {
                 let (Heat { point, servers }, keys) = (&heat, heat.keys(round));
-                // The last is written last.
+                // The last trial of a block is also the last in the journal.
                 let mut tries = tries(journal, keys.last().map_or("", String::as_str))?;
                 let already = counted.len();
                 counted =
@@ -185,7 +184,7 @@ impl Plan {
         Ok(())
     }
 
-    /// What the journal has of this plan.
+    /// The journal's results of this plan.
     pub(crate) fn found(&self, journal: &Journal) -> Result<Vec<Found>> {
         let orders: Vec<Vec<Heat<'_>>> = (0..self.rounds).map(|round| self.order(round)).collect();
         let mut all = Vec::new();
@@ -199,7 +198,7 @@ impl Plan {
                     let heat = order.iter().find(is_its).context("a server that is in no heat")?;
                     let tries_of = |server| tries(journal, &heat.key(server, round));
                     let own = tries_of(server)?;
-                    // One that was interrupted between two tries is still to be measured.
+                    // A trial that was interrupted between two tries still has to be measured.
                     missing += usize::from(!is_settled(&own));
                     rounds.push(Taken::of(own));
                     beside.push(Taken::of(tries_of(&point.servers[0])?).map(|taken| taken.outcome));
@@ -215,7 +214,7 @@ impl Plan {
         Ok(all)
     }
 
-    /// Replies per second at each point, of a plan that calibrates: the median. `None` where a round is
+    /// The median replies per second at each point, for a plan that calibrates. `None` if a round is
     /// missing.
     pub(crate) fn rates(&self, journal: &Journal) -> Result<Vec<Option<f64>>> {
         let rate = |found: &Found| {
@@ -226,8 +225,8 @@ impl Plan {
     }
 }
 
-/// What is compared at the same time counts together or not at all: if only those were measured again that
-/// had bad luck, luck would be what is compared.
+/// Servers that were measured together count together or not at all. If only the unlucky ones were
+/// repeated, the comparison would measure luck.
 fn settle_together(servers: &[&Spec], outcomes: &mut [Outcome]) {
     let Some(bad) = outcomes.iter().position(|outcome| !outcome.is_valid()) else { return };
     for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_valid()) {
@@ -241,7 +240,7 @@ fn replies(servers: &[&Spec], outcomes: &[Outcome]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// All tries of a trial that the journal has.
+/// All tries of a trial in the journal.
 fn tries(journal: &Journal, key: &str) -> Result<Vec<Outcome>> {
     (0..TRIES).map_while(|number| journal.get(&try_key(key, number)).transpose()).collect()
 }
@@ -262,7 +261,7 @@ mod tests {
     use crate::description::experiment::Experiment;
     use crate::tests::{journal, outcome, outcome_but};
 
-    /// Two points with as many servers as there are `names`, and the first of them again.
+    /// Two points with a server for each of the `names`, and the first server again.
     fn plan(names: &[&str], rounds: u32) -> Plan {
         let servers: Vec<String> = names.iter().map(|name| format!("'{name} = nginx'")).collect();
         let text = format!(
@@ -302,7 +301,7 @@ mod tests {
             let order = names(&plan, round);
             assert_eq!(order, names(&plan, round));
             assert_ne!(order, names(&plan, round + 1));
-            // What is compared is near in time: the points come one after the other.
+            // Compared trials are near each other in time: the points come one after the other.
             assert!(
                 order.chunks(5).all(|point| point.iter().all(|name| name[..2] == point[0][..2])),
                 "{order:?}"
@@ -356,7 +355,7 @@ mod tests {
         .unwrap();
         assert_eq!(parts, whole);
         plan.measure(&mut journal, &Progress::new(), |_, _, _, _| bail!("everything was there")).unwrap();
-        // What is compared with the first has it, measured or not.
+        // Servers are compared with the first one, whether it was measured or not.
         let mut cut = crate::tests::journal();
         let mut left = 1;
         let _ = plan.measure(&mut cut, &Progress::new(), |_, servers, _, _| match servers[0].name.as_str() {
@@ -369,7 +368,7 @@ mod tests {
         for found in plan.found(&cut).unwrap().iter().filter(|found| !found.series.is_empty()) {
             assert_eq!(found.series[0].server, found.point.servers[0]);
         }
-        // One point of two, and then both: what is there stays.
+        // First one point of two, then both: the existing results stay.
         let (mut one, mut journal) = (super::tests::plan(&["a", "b"], 2), crate::tests::journal());
         one.points.truncate(1);
         one.measure(&mut journal, &Progress::new(), |_, _, _, _| Ok(vec![outcome(1.0)])).unwrap();
@@ -468,7 +467,7 @@ mod tests {
                 if series.server.name == "b" { "late" } else { "measured beside b, which is not valid" };
             assert_eq!(why, told);
         }
-        // Killed in the middle of writing, all of it is measured again.
+        // If the run was killed in the middle of writing, the whole block is measured again.
         let mut cut = crate::tests::journal();
         cut.put(&plan.order(0)[0].keys(0)[0], &outcome(7.0)).unwrap();
         plan.measure(&mut cut, &Progress::new(), |_, servers, _, _| Ok(vec![outcome(1.0); servers.len()]))
@@ -483,7 +482,7 @@ mod tests {
         let mut partners = Vec::new();
         for round in 0..6 {
             let order = plan.order(round);
-            // Four others at each of two points.
+            // Four other servers at each of two points.
             assert_eq!(order.len(), 4);
             for heat in &order {
                 assert!(heat.servers.len() == ABREAST && heat.servers.contains(&&plan.points[0].servers[0]));
@@ -503,7 +502,7 @@ mod tests {
         partners.sort();
         partners.dedup();
         assert!(partners.len() > 1, "the same are always together: {partners:?}");
-        // What the machine did to a heat is no difference between servers.
+        // The machine's effect on a block is no difference between servers.
         let mut journal = journal();
         let mut luck = 1.0;
         plan.measure(&mut journal, &Progress::new(), |_, servers, _, _| {

@@ -1,8 +1,9 @@
-//! Samples of what a server's CPUs run, by perf(1)'s software clock, and what they come to by groups of
-//! functions: a [`Profile`](crate::record::profile). A trial that is sampled is not measured.
+//! Samples what a server's CPUs run, with perf(1)'s software clock, and sums the samples by groups of
+//! functions as a [`Profile`](crate::record::profile). A sampled trial is not measured.
 //!
-//! Counted is what the server's own processes run, and what the kernel does for them on the same CPUs while
-//! nobody else's program is at work: soft interrupts come whomever they interrupt. Idleness is left out.
+//! It counts what the server's own processes run. It also counts what the kernel does for them on the same
+//! CPUs while no other program runs: soft interrupts hit whatever process is running. Idle time is left
+//! out.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,7 +16,7 @@ use anyhow::{Context, Result, ensure};
 use crate::programs::child::{Process, list, on_cpus, output};
 use crate::record::profile::Part;
 
-/// Samples are being taken. It ends when this is dropped.
+/// perf(1) that takes samples. Dropping it ends perf.
 #[derive(Debug)]
 pub(crate) struct Profiler {
     process: Process,
@@ -23,17 +24,18 @@ pub(crate) struct Profiler {
     log: PathBuf,
 }
 
-/// Samples per second of a CPU: a prime, so that nothing that happens every millisecond is always seen.
+/// Samples per second of each CPU: a prime number, so that sampling does not follow anything that happens
+/// every millisecond.
 const PER_S: u32 = 1_999;
 
-/// What `perf report` puts between columns. No function has it in its name.
+/// The separator of columns in `perf report`. No function name contains it.
 const COLUMN: char = '\t';
 
-/// How long perf may take to write what it has.
+/// How long perf may take to write its samples.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Profiler {
-    /// Begins after `delay`, with what runs on `cpus`. perf itself runs on `own_cpus`.
+    /// Begins after `delay`, and samples what runs on `cpus`. perf itself runs on `own_cpus`.
     pub(crate) fn start(
         cpus: &[usize],
         own_cpus: &[usize],
@@ -49,8 +51,8 @@ impl Profiler {
         Ok(Self { process: Process::start(&mut command)?, samples, log })
     }
 
-    /// Ends it. `server` has the server's threads; their samples are put into groups. All others' programs
-    /// are left out, and the kernel where it works for these.
+    /// Ends sampling, and groups the samples of the server's threads, which are in `server`. Other programs
+    /// are left out, and so is the kernel's work for these.
     pub(crate) fn finish(self, server: &[u32]) -> Result<Vec<Part>> {
         let stopped = self.process.stop(PATIENCE);
         let told = fs::read_to_string(&self.log).unwrap_or_default();
@@ -59,21 +61,21 @@ impl Profiler {
         report.args(["report", "--stdio", "--quiet", "--no-children", "--call-graph=none"]);
         report.args(["--fields=sample,pid,dso,sym", "--field-separator"]).arg(COLUMN.to_string());
         let said = output(report.arg("--input").arg(&self.samples), "")?;
-        // What it said is enough, and a hundredth of the size.
+        // Keeps only the text: it is enough, at a hundredth of the size.
         fs::write(self.samples.with_extension("txt"), &said)?;
         fs::remove_file(&self.samples)?;
         groups(&said, server)
     }
 }
 
-/// Whether samples can be taken here.
+/// Checks that perf can take samples here.
 pub(crate) fn check() -> Result<()> {
     let words = ["record", "--quiet", "--all-cpus", "--event=cpu-clock", "--output=/dev/null", "true"];
     let hint = " (Debian package linux-perf, for `profile`)";
     output(Command::new("perf").args(words), hint).map(|_| ()).context("`profile` takes samples with perf")
 }
 
-/// What the lines of `perf report` come to.
+/// The groups in the lines of `perf report`.
 fn groups(report: &str, server: &[u32]) -> Result<Vec<Part>> {
     let mut all: BTreeMap<&str, u64> = BTreeMap::new();
     for line in report.lines().filter(|line| !line.trim().is_empty()) {
@@ -93,10 +95,11 @@ fn groups(report: &str, server: &[u32]) -> Result<Vec<Part>> {
     Ok(parts)
 }
 
-/// So many samples of one function.
+/// The samples of one function.
 struct Sample<'a> {
     count: u64,
-    /// Of the thread, although perf calls it the process's. -1 of one that had ended before perf could ask.
+    /// The thread, although perf calls it a process. -1 if the thread had ended before perf could look it
+    /// up.
     thread: i64,
     command: &'a str,
     object: &'a str,
@@ -105,7 +108,7 @@ struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    /// `"  621\t 19391:sluice:worker0\t[kernel.kallsyms]\t[k] tcp_sendmsg"`.
+    /// Parses a line such as `"  621\t 19391:sluice:worker0\t[kernel.kallsyms]\t[k] tcp_sendmsg"`.
     fn parse(line: &'a str) -> Option<Self> {
         let mut columns = line.split(COLUMN).map(str::trim);
         let count = columns.next()?.parse().ok()?;
@@ -116,7 +119,7 @@ impl<'a> Sample<'a> {
         Some(Self { count, thread, command, object, is_kernel: mode == "[k", function: function.trim() })
     }
 
-    /// `None`: it is not the server's.
+    /// The group of the sample. `None`: it is not the server's.
     fn group(&self, server: &[u32]) -> Option<&'static str> {
         let is_servers = server.iter().any(|thread| i64::from(*thread) == self.thread);
         if !self.is_kernel {
@@ -130,14 +133,14 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// Those that do what the server has caused.
+/// The kernel's threads that do work caused by the server.
 const KERNEL_THREADS: [&str; 2] = ["ksoftirqd", "kworker"];
 
-/// Waiting for something to do.
+/// The kernel's functions that wait for work.
 const IDLE: [&str; 7] =
     ["safe_halt", "default_idle", "mwait_idle", "intel_idle", "acpi_idle", "cpuidle", "do_idle"];
 
-/// Which group a function of the kernel belongs to: that of the longest beginning of its name.
+/// The group of a kernel function: the longest matching beginning of its name decides.
 fn kernel_group(function: &str) -> &'static str {
     let name = function.trim_start_matches('_');
     let known =
@@ -146,8 +149,8 @@ fn kernel_group(function: &str) -> &'static str {
     fitting.max_by_key(|(_, beginning)| beginning.len()).map_or("kernel, others", |(group, _)| group)
 }
 
-/// Groups as table 1 of the 2007 paper has them, and how the names of their functions begin in Linux 5 and 6,
-/// without the underscores before them.
+/// The groups of table 1 in the 2007 paper, and how the names of their functions begin in Linux 5 and 6,
+/// without leading underscores.
 const BEGINNINGS: [(&str, &str); 9] = [
     (
         "networking",

@@ -1,4 +1,4 @@
-//! A look at a server, its CPUs and its network from outside: counters at one moment.
+//! Reads the counters of a server, its CPUs and its network from outside, at one moment.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,30 +18,30 @@ use crate::programs::launcher;
 /// Counters at one moment.
 pub(crate) struct Sight {
     pub(crate) at: Instant,
-    /// Of ours.
+    /// The status of sluice.
     pub(crate) status: Option<Snapshot>,
-    /// What its application has computed: requests, and seconds.
+    /// What its application has computed: requests, and the seconds that these took.
     pub(crate) work: Option<(f64, f64)>,
     pub(crate) drops: BTreeMap<String, u64>,
-    /// Whether its processes are known, which what follows is of.
+    /// Whether the server's processes are known. The next figures are those of the processes.
     pub(crate) is_seen: bool,
     pub(crate) server_ns: u64,
     pub(crate) user_ticks: u64,
     pub(crate) system_ticks: u64,
     pub(crate) switches: u64,
-    /// Where its system calls are counted.
+    /// The system calls, if they are counted.
     pub(crate) calls: Option<Calls>,
     pub(crate) server_cpu: CpuTicks,
     pub(crate) client_cpu: CpuTicks,
     pub(crate) read: u64,
-    /// Processes that the kernel has ended, since the server began, because there was no memory for them.
+    /// How many processes the kernel has killed for lack of memory, since the server began.
     pub(crate) killed: u64,
-    /// At the end of the measured window alone: telling it takes long enough of a CPU to delay one request in
-    /// a hundred of that window.
+    /// Read only at the end of the measured window. Reading takes enough CPU time to delay one request in a
+    /// hundred of that window.
     pub(crate) held: Option<Held>,
 }
 
-/// What a server holds at one moment.
+/// The server's resources at one moment.
 pub(crate) struct Held {
     pub(crate) memory: u64,
     pub(crate) descriptors: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Held {
 }
 
 impl Sight {
-    /// What hangs on the moment comes first: status and memory take a while to be told.
+    /// Time-critical counters come first, because reading the status and memory takes a while.
     pub(crate) fn of(
         edge: Edge,
         server: &Subject,
@@ -60,7 +60,7 @@ impl Sight {
         let processes = server.processes()?;
         let at = Instant::now();
         let work = server.work();
-        // Workers may end, and then their time is their parent's.
+        // If a worker ends, its time moves to its parent.
         let time = |pid| Ok(process::cpu_time_ns(pid)? + process::waited_children_cpu_ns(pid)?);
         let server_ns = launcher::sum(&processes, time)?;
         let cpu =
@@ -87,7 +87,7 @@ impl Sight {
         })
     }
 
-    /// How much later than another it is.
+    /// The seconds between an earlier reading and this one.
     pub(crate) fn seconds_since(&self, earlier: &Self) -> f64 {
         (self.at - earlier.at).as_secs_f64()
     }
@@ -95,7 +95,7 @@ impl Sight {
 
 impl Held {
     fn by(processes: &[u32], bounded: Option<&Bounded>) -> Result<Self> {
-        // Another user's may not be looked at so closely.
+        // Memory of another user's process may not be readable.
         let memory = |pid| machine::memory::Usage::of(pid).map_or(0, |usage| usage.proportional);
         Ok(Self {
             memory: processes.iter().copied().map(memory).sum(),
@@ -108,8 +108,8 @@ impl Held {
     }
 }
 
-/// The kernel's counters of `TcpExt` that tell of connections dropped, and what the status of our server and
-/// `sluicelab load` call them (the last three they do not tell).
+/// The kernel's counters of dropped connections in `TcpExt`, and their names in the status of sluice and in
+/// `sluicelab load`. These two do not have the last three.
 const DROPS: [(&str, &str); 8] = [
     ("ListenOverflows", "listen_overflows"),
     ("ListenDrops", "listen_drops"),
@@ -120,10 +120,10 @@ const DROPS: [(&str, &str); 8] = [
     ("SyncookiesFailed", "syn_cookies_failed"),
     ("TCPAbortOnTimeout", "aborts_on_timeout"),
 ];
-/// What packets are called that were dropped before a CPU's backlog.
+/// The name for packets that were dropped before a CPU's backlog.
 const SOFTNET: &str = "softnet_drops";
 
-/// In the network namespace of process `pid`.
+/// The drops in the network namespace of process `pid`.
 fn drops(pid: u32) -> Result<BTreeMap<String, u64>> {
     let netstat = fs::read_to_string(format!("/proc/{pid}/net/netstat"))?;
     let of = |(counter, name): &(&str, &str)| {

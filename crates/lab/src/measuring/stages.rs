@@ -1,9 +1,10 @@
-//! What of an experiment is measured when: plans that follow from its file and from what was measured so far.
+//! The stages of an experiment: which plans follow from its file and from the results so far.
 //!
-//! First each server is asked whether it runs so, and its replies are compared with their files; who fails is
-//! left out. Then come the rates that loads are multiples of, then the points, and at last whoever is to be
-//! judged, beside the best of the others: fresh rounds, since the one that was chosen for being best owes a
-//! part of that to chance.
+//! First, each server is asked whether it accepts its settings, and its replies are compared with their
+//! files. Servers that fail are left out. Then the calibration measures the rates for loads that are
+//! multiples. Then the points are measured. Last come the confirmatory rounds of `[judge]`, beside the best
+//! of the others. These rounds are fresh, because a server that was chosen as the best owes part of its
+//! figure to chance.
 
 use std::fmt::Write as _;
 
@@ -25,29 +26,29 @@ use crate::unique::unique;
 pub(crate) struct Stages<'a>(pub(crate) &'a Experiment);
 
 impl Stages<'_> {
-    /// What the journal has under it says why a server won't run.
+    /// The journal's key for the reason why a server refuses its settings.
     pub(crate) fn refusal_key(spec: &Spec) -> String {
         format!("refusal of {spec}")
     }
 
-    /// What the journal has under it says which replies were not as they should be.
+    /// The journal's key for a server's wrong replies.
     pub(crate) fn verification_key(spec: &Spec, setting: &Setting) -> String {
         let by = setting.application.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
         let exactly = number(&serde_json::to_string(&setting.workload).unwrap_or_default());
         format!("verification of {spec} with {}{by} ({exactly:x})", setting.workload)
     }
 
-    /// What the journal has under it says what became of a server in a long run.
+    /// The journal's key for the results of a server's long runs.
     pub(crate) fn settling_key(spec: &Spec) -> String {
         format!("settling of {spec}")
     }
 
-    /// What the journal has under it says where the CPU time of a server went at a point.
+    /// The journal's key for the profile of a server at a point.
     pub(crate) fn profile_key(spec: &Spec, point: &PointSpec) -> String {
         format!("profile of {spec} at {}", point.name)
     }
 
-    /// Why a server takes no part at a point, if it takes none.
+    /// The reason why a server is left out at a point, if so.
     pub(crate) fn left_out(journal: &Journal, spec: &Spec, setting: &Setting) -> Result<Option<String>> {
         if let Some(why) = journal.get::<Option<String>>(&Self::refusal_key(spec))?.flatten() {
             return Ok(Some(why));
@@ -56,7 +57,7 @@ impl Stages<'_> {
         Ok(failures.filter(|failures| !failures.is_empty()).map(|failures| failures.join("; ")))
     }
 
-    /// Points with those who take part.
+    /// The points, with the servers that are not left out.
     fn points(self, journal: &Journal) -> Result<Vec<PointSpec>> {
         let mut points = Vec::new();
         for point in &self.0.points {
@@ -77,7 +78,7 @@ impl Stages<'_> {
         Plan { points, rounds, seed: self.0.seed, stage }
     }
 
-    /// Says what `2x` means at each point that has such a load.
+    /// The plan that measures the meaning of `2x`, for each point with such a load.
     pub(crate) fn calibration(self, journal: &Journal) -> Result<Plan> {
         let points = self.points(journal)?;
         let multiples = points.iter().filter(|point| matches!(point.setting.load, Load::Times(_)));
@@ -85,13 +86,13 @@ impl Stages<'_> {
         Ok(self.plan(Stage::Calibrating, CALIBRATING_ROUNDS, points))
     }
 
-    /// Where a point's first server is saturated. Abreast, it has others beside it as when it is measured:
-    /// they have the caches in between.
+    /// A point that saturates the first server. With `abreast`, other servers run beside it, as in the
+    /// measurement, because they use the caches in between.
     fn calibrating(self, point: &PointSpec) -> PointSpec {
         let mut setting = point.setting.clone();
         setting.load = self.0.saturating;
         let Setting { workload, application, memory, share, .. } = &setting;
-        // Names say what is of interest, numbers tell apart what differs in anything.
+        // The name has the interesting differences; the number separates settings that differ in anything.
         let exactly = serde_json::to_string(&(&setting, &point.servers[0])).unwrap_or_default();
         let exactly = number(&exactly);
         let mut name = format!("calibration, {workload}, {}", point.servers[0].name);
@@ -112,7 +113,7 @@ impl Stages<'_> {
         if is_abreast { calibrating.with_first_again() } else { calibrating }
     }
 
-    /// A point's load, with what its multiples mean; `None` where that is not measured yet.
+    /// A point's load, with multiples as rates. `None` if the calibration is not complete.
     pub(crate) fn load(self, point: &PointSpec, journal: &Journal) -> Result<Option<Load>> {
         let Load::Times(times) = point.setting.load else { return Ok(Some(point.setting.load)) };
         let calibration = self.calibration(journal)?;
@@ -122,7 +123,7 @@ impl Stages<'_> {
         Ok(at.and_then(|at| rates[at]).map(|rate| Load::Rate(rate * times)))
     }
 
-    /// What is compared.
+    /// The plan of the comparisons.
     pub(crate) fn measuring(self, journal: &Journal) -> Result<Plan> {
         let points = self.points(journal)?.into_iter();
         let points =
@@ -130,13 +131,14 @@ impl Stages<'_> {
         Ok(self.plan(Stage::Measuring, self.0.rounds, points))
     }
 
-    /// Who is judged, beside the best of the others, at each point where all has been measured.
+    /// The plan of the confirmatory rounds: the judged server beside the best of the others, at each point
+    /// that is completely measured.
     pub(crate) fn judging(self, found: &[Found], journal: &Journal) -> Result<Plan> {
         let Some(judge) = &self.0.judge else { return Ok(self.plan(Stage::Judging, 0, Vec::new())) };
         let mut points = Vec::new();
         for found in found {
             let Some(mut point) = judged(judge, found) else { continue };
-            // A multiple is one of what saturates the point's first, who may not be the first here.
+            // A multiple refers to the first server of the original point, which may not be the first here.
             let Some(load) = self.load(&found.point, journal)? else { continue };
             point.setting.load = load;
             points.push(point);
@@ -144,12 +146,12 @@ impl Stages<'_> {
         Ok(self.plan(Stage::Judging, judge.rounds, points))
     }
 
-    /// What the journal has under it says how many system calls a reply took a server at a point.
+    /// The journal's key for the number of system calls per reply of a server at a point.
     pub(crate) fn counting_key(spec: &Spec, point: &PointSpec) -> String {
         format!("system calls of {spec} at {}", point.name)
     }
 
-    /// What was said against trials of a server: it changes in a long run.
+    /// The reason against a server's trials, if it changed in its long runs.
     pub(crate) fn unsettled(journal: &Journal, spec: &Spec, point: &PointSpec) -> Result<Option<String>> {
         let settling: Option<Settling> = journal.get(&Self::settling_key(spec))?;
         Ok(settling.and_then(|settling| settling.against(&spec.name, point.setting.lengths)))
@@ -170,7 +172,8 @@ fn judged(judge: &Judge, found: &Found) -> Option<PointSpec> {
     let others = series.iter().filter(is_other);
     let worths = others.filter_map(|other| Some((other, quantity.worth(other.median(quantity.of)?))));
     let (best, _) = worths.max_by(|(_, one), (_, other)| one.total_cmp(other))?;
-    // Another choice is another point: what was measured beside one is not compared with another.
+    // Each choice of the best is a separate point, so that trials beside different servers are not
+    // compared.
     let name = format!("{}, judging against {}", point.name, best.server.name);
     let servers = vec![best.server.clone(), judged.server.clone()];
     Some(PointSpec { name, id: None, servers, ..point.clone() }.with_first_again())

@@ -1,4 +1,4 @@
-//! A server as a trial runs it: all its processes, in a namespace or control group made for it.
+//! A server as a trial runs it: all its processes, in a namespace or control group of the trial.
 
 use std::fs;
 use std::net::TcpStream;
@@ -17,21 +17,22 @@ use crate::programs::launcher::{PATIENCE, Place, Server};
 use crate::servers::spec::{Kind, Spec};
 use crate::servers::{self, Constant, Endpoint, Ground, Running, script};
 
-/// A running server. It ends when this is dropped, those in front before those behind.
+/// A running server. Dropping it ends it, first the processes in front, then those behind.
 #[derive(Debug)]
 pub(crate) struct Subject {
-    /// Clients talk to the first. None where it ran already.
+    /// The server's programs; clients talk to the first. Empty if the server was already running.
     running: Vec<Server>,
-    /// The process of a server that ran already, if it is known.
+    /// The process of a server that was already running, if it is known.
     known: Option<u32>,
-    /// Where its application notes what it has done.
+    /// The file in which its application logs its work.
     work: PathBuf,
-    /// Who is asked for the status, and where. Several replicas have several, which is none.
+    /// The program to ask for the status, and the address. `None` for several replicas, since each has its
+    /// own status.
     status: Option<(PathBuf, String)>,
 }
 
 impl Subject {
-    /// Starts it, and waits until it listens everywhere. `wrapper` stands before each command.
+    /// Starts the server, and waits until it listens everywhere. `wrapper` goes before each command.
     pub(crate) fn start(
         spec: &Spec,
         ground: &Ground<'_>,
@@ -72,12 +73,12 @@ impl Subject {
         Ok(Self { running, known: None, work, status })
     }
 
-    /// The process that was started last; one in the network of a server that ran already.
+    /// The process that was started last. If the server was already running, a process in its network.
     pub(crate) fn id(&self) -> u32 {
         self.running.first().map(Server::id).or(self.known).unwrap_or_else(std::process::id)
     }
 
-    /// All its processes; none, if nobody knows them.
+    /// All its processes; none if they are unknown.
     pub(crate) fn processes(&self) -> Result<Vec<u32>> {
         if let Some(known) = self.known {
             return process::tree(known).context("cannot list processes");
@@ -92,7 +93,7 @@ impl Subject {
         Ok(self.processes()?.into_iter().flat_map(|pid| process::threads(pid).unwrap_or_default()).collect())
     }
 
-    /// Whether one of those that were started has ended by itself.
+    /// Whether a program of the server has ended by itself.
     pub(crate) fn has_ended(&self) -> Result<bool> {
         if let Some(known) = self.known {
             return Ok(process::name(known).is_err());
@@ -101,26 +102,26 @@ impl Subject {
         Ok(ended.contains(&true))
     }
 
-    /// The process that tells its status, if it is ours.
+    /// The process that reports the status, if the server is sluice.
     pub(crate) fn status_process(&self) -> Result<Option<u32>> {
         if self.status.is_none() {
             return Ok(None);
         }
         let is_it = |pid: &u32| process::name(*pid).is_ok_and(|name| name == "sluice:status");
-        // It gives itself that name once it runs.
+        // The process takes that name only once it runs.
         let found = interrupt::wait_for(PATIENCE, || Ok(self.processes()?.into_iter().find(is_it)))?;
         found.context("it has no process for its status").map(Some)
     }
 
-    /// How many requests its application has computed so far, and how many seconds that took in all; `None`
-    /// where it does not note the microseconds of each on a line of [`servers::WORK`].
+    /// The number of requests that its application has computed so far, and the seconds that these took.
+    /// `None` if the application does not log the microseconds of each request in [`servers::WORK`].
     pub(crate) fn work(&self) -> Option<(f64, f64)> {
         let noted = std::fs::read_to_string(&self.work).ok()?;
         let each = noted.lines().filter_map(|line| line.trim().parse::<f64>().ok());
         Some(each.fold((0.0, 0.0), |(count, seconds), us| (count + 1.0, seconds + us / 1e6)))
     }
 
-    /// Its counters, see docs/status.md; `None` of a server that is not ours.
+    /// The server's counters, see docs/status.md; `None` for other servers than sluice.
     pub(crate) fn status(&self) -> Result<Option<Snapshot>> {
         let Some((sluice, at)) = &self.status else { return Ok(None) };
         let told = output(Command::new(sluice).args(["status", at, "--json"]), "")?;
@@ -131,7 +132,7 @@ impl Subject {
     }
 }
 
-/// Whether a server that is said to run does.
+/// Checks that a server that should already be running does run.
 pub(crate) fn is_there(running: &Running) -> Result<()> {
     let Running { address, pid, .. } = running;
     TcpStream::connect_timeout(address, PATIENCE)
@@ -142,13 +143,13 @@ pub(crate) fn is_there(running: &Running) -> Result<()> {
     }
 }
 
-/// What a server says, in its directory.
+/// The file in the server's directory with its standard error.
 const STDERR: &str = "stderr";
 
-/// A file for servers that only start.
+/// A file to serve, for servers that are only started.
 const FILE: &str = "file";
 
-/// What makes a server look at its configuration and end.
+/// The options with which a server only checks its configuration.
 fn looking(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Nginx => &["-t", "-q"],
@@ -159,8 +160,8 @@ fn looking(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// What a server says against its settings, if it does and can be asked. One that has no words for looking at
-/// its configuration is started, for a moment and without anybody asking it.
+/// A server's objection to its settings, if it has one and can be asked. A server without an option to
+/// check its configuration is started for a moment, without any request.
 pub(crate) fn objection(spec: &Spec, sluice: &Path, cpus: &[usize]) -> Result<Option<String>> {
     let scratch = tempfile::tempdir()?;
     if spec.kind == Kind::Sluice {
@@ -172,7 +173,7 @@ pub(crate) fn objection(spec: &Spec, sluice: &Path, cpus: &[usize]) -> Result<Op
     {
         return Ok(Some(format!("behind it: {why}")));
     }
-    // What stands before an application has none here to stand before.
+    // A server that only works in front of an application has none here.
     let wants_application = match spec.kind {
         Kind::Haproxy => behind.is_none(),
         Kind::Command => {
@@ -203,16 +204,16 @@ pub(crate) fn objection(spec: &Spec, sluice: &Path, cpus: &[usize]) -> Result<Op
     let output = Command::new(&part.words[0]).args(&part.words[1..]).args(words).output();
     let output = output.with_context(|| format!("cannot run {}", part.words[0]))?;
     let said = String::from_utf8_lossy(&output.stderr);
-    // Its files are gone when this is read.
+    // These files are gone when a user reads the message.
     let said = said.replace(&format!("{}/", scratch.path().display()), "");
-    // The last line of nginx's says only that there was one before.
+    // nginx's last line only says that there was an error above.
     let lines = said.lines().map(str::trim).filter(|line| !line.is_empty() && !line.ends_with("test failed"));
     let why: Vec<&str> = lines.collect();
     Ok((!output.status.success()).then(|| why.join(" ")))
 }
 
-/// Why our server won't run with these settings at so many addresses, if it won't. Those of an experiment's
-/// networks are not there yet, so it is asked with others. Of other servers nobody can be asked.
+/// The reason why sluice refuses these settings with this many addresses, if it does. An experiment's
+/// networks do not exist yet, so the check uses other addresses. Other servers have no such check.
 pub(crate) fn refusal(
     spec: &Spec,
     sluice: &Path,
@@ -259,7 +260,7 @@ mod tests {
         _directory: TempDir,
     }
 
-    /// `None` where a program is not installed. (Our own is there once it was built.)
+    /// `None` if a program is not installed. Our own exists once it was built.
     fn start(text: &str, application: Option<&str>) -> Option<Started> {
         let spec: Spec = text.parse().unwrap();
         let sluice = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("sluice");
@@ -367,7 +368,7 @@ mod tests {
         };
         assert_eq!(server.work(), Some((0.0, 0.0)));
         assert!(get(addresses[0], "/page.php?n=7").contains("PHP says 42"));
-        // It is noted when the reply has been sent.
+        // The log has the request once the reply is sent.
         let noted =
             interrupt::wait_for(PATIENCE, || Ok(server.work().filter(|(requests, _)| *requests > 0.0)));
         let (requests, seconds) = noted.unwrap().unwrap();
@@ -426,7 +427,7 @@ mod tests {
             let all = process::tree(started.id()).unwrap();
             assert!(all.len() > 4, "{text}: a shell, a server, PHP-FPM and two workers: {all:?}");
             started.stop(PATIENCE).unwrap();
-            // It takes all with it.
+            // Dropping the server ends all its processes.
             assert!(all.iter().all(|pid| process::name(*pid).is_err()), "{text}");
         }
     }
@@ -464,7 +465,7 @@ mod tests {
                 assert!(get(address, "/page.php?n=7").contains("PHP says 42"), "{text}");
                 assert!(get(address, "/file.html").ends_with("\r\na file"), "{text}");
             }
-            // Each a master, and its part of the workers.
+            // Each has a master, and its part of the workers.
             let named = |pid: &&u32| process::name(**pid).is_ok_and(|name| name.starts_with("php-fpm"));
             assert_eq!(server.processes().unwrap().iter().filter(named).count(), 2 * (1 + 2), "{text}");
             assert!(!server.has_ended().unwrap());
@@ -488,7 +489,7 @@ mod tests {
             let (head, body) = reply.split_once("\r\n\r\n").unwrap();
             assert!(head.contains("ontent-") && body.len() == 100_000, "{text}: {head}");
             assert!(get(addresses[0], "/fcgi/constant?bytes=many").contains(" 400 "), "{text}");
-            // The first, and three that answer, once it has started all of them.
+            // The first process, and three that answer, once it has started all of them.
             let told = interrupt::wait_for(PATIENCE, || {
                 let of = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/environ")).unwrap_or_default();
                 let all: Vec<String> = server.processes()?.iter().map(of).collect();

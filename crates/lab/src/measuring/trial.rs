@@ -1,13 +1,13 @@
-//! One measured run of a server under one load, in a network of its own; and what was seen from all sides.
+//! One trial: a measured run of a server under one load, in its own network, with counters from all sides.
 //!
-//! [`Site`] is what all trials of an experiment have in common. A trial makes the namespaces, starts the
-//! server on its CPUs, then the load; looks at counters when the measured window begins and again when it
-//! ends; lets the clients wait for what they have asked for; and takes all of it away.
+//! [`Site`] has what all trials of an experiment share. A trial makes the namespaces, then starts the
+//! server on its CPUs, then the load. It reads counters at the start and at the end of the measured window.
+//! Then it lets the clients wait for their last replies, and removes everything.
 //!
-//! The servers that are compared at a point can be tried together. Abreast, each has a load of its own at the
-//! same time, and they share a CPU by [`Turns`]. Interleaved, all are started, and asked in slices of the
-//! measured time, one after the other in an order drawn anew: what the machine does in one second it does to
-//! all of them.
+//! The servers of a point can run together. Abreast (concurrent), each has its own load at the same time,
+//! and they share a CPU by [`Turns`]. Interleaved, all servers are started, and the load goes to one after
+//! the other, in slices of the measured time. Each slice has a new random order. So what the machine does
+//! in one second affects all of them.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -47,59 +47,59 @@ use crate::record::outcome::Outcome;
 use crate::servers::spec::Spec;
 use crate::servers::{Application, Constant, Ground};
 
-/// What all trials of an experiment have in common.
+/// What all trials of an experiment share.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     pub(crate) means: Means,
-    /// Whether namespaces and control groups may be made.
+    /// Whether this process may make namespaces and control groups.
     pub(crate) has_namespaces: bool,
     /// `name=value`, for the server's namespace.
     pub(crate) sysctls: Vec<String>,
-    /// For sockets, and for applications that were compiled.
+    /// The directory for sockets, and for compiled applications.
     pub(crate) scratch: PathBuf,
 }
 
-/// Connections that servers are told to have room for.
+/// The number of connections for which servers make room.
 const CAPACITY: usize = 20_000;
 
-/// What is tried, and where its files go.
+/// The servers of one trial, and the directory for their files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heat<'a> {
     pub(crate) setting: &'a Setting,
-    /// With what `2x` means.
+    /// The load, with multiples as rates.
     pub(crate) load: Load,
     pub(crate) files: &'a Prepared,
     pub(crate) servers: &'a [&'a Spec],
-    /// What arrivals are drawn from.
+    /// The seed of the arrivals.
     pub(crate) seed: u64,
     pub(crate) directory: &'a Path,
     pub(crate) purpose: Purpose,
 }
 
-/// What a run is for.
+/// The purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Measuring,
-    /// Every reply is compared with its file, which costs the generator time.
+    /// Every reply is compared with its file, which costs the generator CPU time.
     Verifying,
-    /// What the server's CPUs run is sampled, which costs them time.
+    /// The server's CPUs are sampled, which costs CPU time.
     Profiling,
-    /// Its system calls are counted, which makes each of them dearer.
+    /// The server's system calls are counted, which makes each of them slower.
     Counting,
 }
 
 impl Site {
-    /// Where trials of a setting run: on the site's CPUs, or on those that it says.
+    /// The place for trials of a setting: the site's CPUs, or those of the setting.
     fn of(&self, setting: &Setting) -> Self {
         Self { means: placed(&self.means, setting), ..self.clone() }
     }
 
-    /// A link for all CPUs of a server, or one for each.
+    /// One link for all CPUs of a server, or one for each CPU.
     pub(crate) fn links(&self, setting: &Setting) -> Vec<Link> {
         links(&placed(&self.means, setting), setting)
     }
 
-    /// Runs one trial of each of a heat's servers.
+    /// Runs one trial of each server of a block.
     pub(crate) fn run(&self, heat: Heat<'_>) -> Result<Vec<Outcome>> {
         interrupt::check()?;
         let this = self.of(heat.setting);
@@ -118,7 +118,7 @@ impl Site {
             Running::start(&this, heat, spec, heat.directory.join(number.to_string()))
         })?;
         let see = || format!("see {}", heat.directory.display());
-        // It begins with the measured time, or a little before.
+        // Sampling begins with the measured time, or a little before.
         let profile = || Profiler::start(server_cpus, client_cpus, lengths.warm_up, heat.directory);
         let profiler = (heat.purpose == Purpose::Profiling).then(profile).transpose().with_context(see)?;
         let mut outcomes = match (heat.load, order) {
@@ -138,8 +138,8 @@ impl Site {
         outcomes
     }
 
-    /// One after the other, in slices. The first slice of each is preceded by the whole warm-up, the others
-    /// by a part of it: the server has been asked before, only its clients are new.
+    /// Runs the servers one after the other, in slices. The first slice of each has the whole warm-up, the
+    /// others a part of it: the server is already warm, and only its clients are new.
     fn interleaved(&self, heat: Heat<'_>, running: &[Running], slices: u32) -> Result<Vec<Outcome>> {
         let whole = heat.setting.lengths;
         let mut random = Pcg64Mcg::seed_from_u64(heat.seed);
@@ -157,9 +157,9 @@ impl Site {
         all.into_iter().map(|slices| figures::median(slices).context("no slice was measured")).collect()
     }
 
-    /// One after the other, each with a search of its own.
+    /// Runs the servers one after the other, each with its own search for the highest rate.
     fn searched(&self, heat: Heat<'_>, running: &[Running], threshold: Threshold) -> Result<Vec<Outcome>> {
-        // Who waits for much longer than is in time holds a connection for nothing.
+        // A client that waits for much longer than the threshold only occupies a connection.
         let patience = (threshold.time * 20).max(Duration::from_millis(200));
         let lengths = heat.setting.lengths;
         let lengths = Lengths { timeout: lengths.timeout.min(patience), ..lengths };
@@ -173,7 +173,7 @@ impl Site {
                 let heat = Heat { load: Load::Rate(rate), seed, ..heat };
                 self.ask(heat, lengths, &running[number..=number])?.pop().context("nobody was asked")
             })?;
-            // To a search that looks like a rate that is too much.
+            // The search takes a lost server for a rate that is too high.
             outcome.failed.extend(running[number].lost()?);
             found.push((number, outcome));
         }
@@ -181,11 +181,11 @@ impl Site {
         Ok(found.into_iter().map(|(_, outcome)| outcome).collect())
     }
 
-    /// Asks some of a heat's servers at the same time, while nobody asks the others.
+    /// Loads some of a block's servers at the same time. The others get no load.
     fn ask(&self, heat: Heat<'_>, lengths: Lengths, asked: &[Running]) -> Result<Vec<Outcome>> {
         let Setting { share, turn_us, .. } = heat.setting;
         let turns = share.map(|share| Turns { share: share / 100.0, turn_us: *turn_us });
-        // Idle servers have shares, too: each leaves the others theirs.
+        // Idle servers also keep their shares, so that the share of each server is the same.
         let conduct = |turns| Conductor::start(self.means.server_cpus[0], turns, heat.servers.len());
         let conductor = turns.map(conduct).transpose()?;
         let asking = match (heat.setting.generator, heat.load) {
@@ -203,12 +203,12 @@ impl Site {
         seen.into_iter().map(outcome).collect()
     }
 
-    /// Only root may run before all others, and nobody where servers are.
+    /// Whether clients run with real-time priority. This needs root, and CPUs on which no server runs.
     fn may_run_before_others(&self) -> bool {
         self.has_namespaces && !self.shares_cpus()
     }
 
-    /// Whether a CPU is the servers' and the clients'.
+    /// Whether servers and clients share a CPU.
     fn shares_cpus(&self) -> bool {
         let Means { server_cpus, client_cpus, .. } = &self.means;
         client_cpus.iter().any(|cpu| server_cpus.contains(cpu))
@@ -222,7 +222,7 @@ impl Site {
         };
         let client_cpus = &self.means.client_cpus;
         let ms = |time: Duration| format!("{}ms", time.as_millis());
-        // Before all else servers are asked in a closed loop, by clients who are all alike.
+        // Runs before the measurement have a closed loop with identical clients.
         let clients: &[String] = if heat.load.is_open() { &heat.setting.clients } else { &[] };
         let has_classes = clients.iter().any(|option| option.starts_with("--class="));
         let mut options = vec![
@@ -234,7 +234,7 @@ impl Site {
             format!("--cpus={}", list(client_cpus)),
             "--rules".to_owned(),
         ];
-        // Classes have rates of their own.
+        // Classes have their own rates.
         options.extend((!has_classes).then_some(load));
         options.extend(clients.iter().cloned());
         if self.may_run_before_others() {
@@ -253,7 +253,7 @@ impl Site {
     }
 }
 
-/// The CPUs that servers and clients have in a setting: the lab's, or all of them, or so many.
+/// The CPUs of servers and clients in a setting: those of the lab, all of them, or a given number.
 fn placed(means: &Means, setting: &Setting) -> Means {
     let mut means = means.clone();
     let Means { server_cpus, client_cpus, .. } = &mut means;
@@ -265,7 +265,7 @@ fn placed(means: &Means, setting: &Setting) -> Means {
         server_cpus.truncate(count);
         client_cpus.clone_from(server_cpus);
     } else if setting.cpus.is_some() {
-        // The clients' come last: a server that has one of them shares it with them.
+        // The clients' CPUs come last. A server that gets one of them shares it with the clients.
         let others: Vec<usize> =
             client_cpus.iter().filter(|cpu| !server_cpus.contains(cpu)).copied().collect();
         server_cpus.extend(others);
@@ -274,7 +274,7 @@ fn placed(means: &Means, setting: &Setting) -> Means {
     means
 }
 
-/// Where servers have these CPUs.
+/// The links for servers with these CPUs.
 fn links(Means { server_cpus, client_cpus, .. }: &Means, setting: &Setting) -> Vec<Link> {
     let link = |usual: &[usize]| Link {
         server_cpus: match setting.receive {
@@ -291,27 +291,28 @@ fn links(Means { server_cpus, client_cpus, .. }: &Means, setting: &Setting) -> V
     vec![link(server_cpus)]
 }
 
-/// How servers are asked.
+/// How load is made.
 enum Asking {
     /// With these options of `sluicelab load`.
     ByLoad(Vec<String>),
-    /// By wrk, with so many connections.
+    /// By wrk, with this many connections.
     ByWrk { connections: u32, closes: bool },
 }
 
-/// What was seen meanwhile.
+/// The counters of a run.
 enum Seen {
     OfLoad(Box<Watched<Sight>>),
     OfWrk(Box<wrk::Watched<Sight>>),
 }
 
-/// For which part of the time, in percent, generators may wait for a CPU that those of other servers have as
-/// well.
+/// The part of the time, in percent, that generators may wait for a CPU that they share with other
+/// generators.
 const MAY_WAIT_FOR_GENERATORS: u32 = 50;
-/// The same where servers have it: whatever clients leave is theirs, so that it is always wanted.
+/// That part for generators that share a CPU with servers. Servers always want the CPU time that clients
+/// leave.
 const MAY_WAIT_FOR_SERVERS: u32 = 100;
 
-/// What an error is about that has kept a server from starting.
+/// Marks an error that kept a server from starting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NotStarted;
 
@@ -321,23 +322,23 @@ impl fmt::Display for NotStarted {
     }
 }
 
-/// A server that is tried, with all that was set up for it. What is first goes first.
+/// A running server, with everything that was set up for it. Fields are dropped from first to last.
 struct Running {
     server: Subject,
     _besim: Option<Server>,
     _idle: Vec<TcpStream>,
     _share: Option<Share>,
-    /// Of its system calls, if they are counted.
+    /// The counter of system calls, if these are counted.
     counter: Option<Counter>,
     bounded: Option<Bounded>,
     network: Network,
-    /// What wrk asks it for.
+    /// What wrk requests.
     target: Option<String>,
-    /// For its files and its generator's.
+    /// The directory for files of the server and its generator.
     directory: PathBuf,
 }
 
-/// Does the same to each at the same time.
+/// Runs a function for each, all at the same time.
 fn each_in_a_thread<T: Send, U: Send>(
     all: impl IntoIterator<Item = T>,
     act: impl Fn(T) -> Result<U> + Sync,
@@ -351,7 +352,7 @@ fn each_in_a_thread<T: Send, U: Send>(
     })
 }
 
-/// Starts the back-end simulator: with the clients, on whose CPUs it runs. It is no part of the server.
+/// Starts the back-end simulator beside the clients, on their CPUs. It is no part of the server.
 fn besim(site: &Site, network: &Network, directory: &Path) -> Result<Server> {
     let words = [
         site.means.sluicelab.display().to_string(),
@@ -385,7 +386,7 @@ impl Running {
         let mut wrapper: Vec<String> = groups.into_iter().flatten().flat_map(Group::entering).collect();
         wrapper.extend(network.in_server());
         let sockets = site.scratch.join(directory.file_name().unwrap_or_default());
-        // What an earlier one's application has left would be in the way.
+        // Sockets that an earlier application left would be in the way.
         let _ = fs::remove_dir_all(&sockets);
         fs::create_dir_all(&sockets)?;
         let asks = application.as_ref().is_some_and(Application::asks_besim);
@@ -430,9 +431,11 @@ impl Running {
         })
     }
 
-    /// Has clients of its own ask it, and looks at it meanwhile. Inside: why it was there no more.
+    /// Loads the server with its own clients, and reads counters meanwhile. The inner error says why the
+    /// server ended.
     fn watch(&self, site: &Site, asking: &Asking, lengths: Lengths) -> Result<Result<Seen, String>> {
-        // Clients who run before all others would keep this thread from their CPU: its looks would be late.
+        // The clients run in real time. Without real-time priority, this thread would read the counters
+        // late.
         if site.may_run_before_others() {
             process::run_in_real_time().context("cannot run in real time")?;
         }
@@ -449,7 +452,7 @@ impl Running {
         }
     }
 
-    /// Why there is no server any more, or not all of it.
+    /// The reason why the server, or a part of it, has ended.
     fn lost(&self) -> Result<Option<String>> {
         let killed = self.bounded.as_ref().map_or(Ok(0), Bounded::killed)?;
         let ended = self.server.has_ended()?.then(|| "it ended by itself".to_owned());
@@ -460,7 +463,7 @@ impl Running {
         let targets = self.network.addresses.iter().map(|address| format!("--target=http://{address}"));
         let filled = options.iter().map(|option| option.replace("{networks}", self.network.networks));
         let mut options: Vec<String> = targets.chain(filled).collect();
-        // Those of one link have no way to another.
+        // Clients of one link cannot reach another link.
         options.extend(self.network.only_sources.iter().map(|sources| format!("--source={sources}")));
         let sluicelab = &site.means.sluicelab;
         let generator = Generator::start(sluicelab, &self.network.in_client(), &options, &self.directory)?;
@@ -498,7 +501,7 @@ mod tests {
     use super::*;
     use crate::description::experiment::Experiment;
 
-    /// The CPUs of the server, those of clients, and who receives on each link.
+    /// The CPUs of the server, those of the clients, and the receiving CPUs of each link.
     fn of(keys: &str) -> (Vec<usize>, Vec<usize>, Vec<Vec<usize>>) {
         let text = format!(
             "title = 't'\nservers = ['sluice']\n[[points]]\nworkload = 'single'\nload = '2x'\n{keys}"
@@ -515,7 +518,7 @@ mod tests {
         };
         let means = placed(&means, &setting);
         let receiving = links(&means, &setting).into_iter().map(|link| link.server_cpus).collect();
-        // Where it is done twice it is the same.
+        // Applying it twice changes nothing.
         let Means { server_cpus, client_cpus, .. } = placed(&means, &setting);
         assert_eq!((&server_cpus, &client_cpus), (&means.server_cpus, &means.client_cpus));
         (server_cpus, client_cpus, receiving)

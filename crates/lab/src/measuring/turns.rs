@@ -1,14 +1,16 @@
-//! Servers that take turns on one CPU, in tenths of milliseconds.
+//! Gives servers quanta on one CPU, each of tenths of a millisecond, so that they can be measured
+//! concurrently.
 //!
-//! A virtual machine's CPUs share cores and caches with others of the host. While these work, the same
-//! request costs up to four times as much, for seconds at a time, and nothing in the guest tells of it.
-//! Trials in a row have more or less luck, then, and many are needed to tell one server from another. Servers
-//! that take turns far shorter than any such time have all the same luck.
+//! A virtual machine's CPUs share cores and caches with other machines on the host. While those work, the
+//! same request costs up to four times as much, for seconds at a time, and the guest cannot see that. So
+//! sequential trials depend on luck, and many are needed to find a difference. Servers with quanta far
+//! shorter than such a disturbance all get the same luck.
 //!
-//! Each server has a [`Share`](super::share::Share). The kernel's scheduler (EEVDF) picks the one that had
-//! less than the others so far. The conductor's part is to have it pick: a real-time thread that wakes after
-//! each turn. And it takes from the CPU what nobody is to have: a client's connection costs as much CPU as
-//! the server's, so that one client CPU could not overload servers that have a whole one.
+//! Each server has a [`Share`](super::share::Share). The kernel's scheduler (EEVDF) picks the server that
+//! had the least CPU time so far. The conductor is a real-time thread that wakes after each quantum, and so
+//! makes the scheduler pick again. It also uses up the CPU time that no server is to have. A connection
+//! costs the clients as much CPU time as the server, so the clients' one CPU could not overload servers
+//! that have a whole one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -27,24 +29,26 @@ use crate::statistics::quantile;
 pub(crate) struct Turns {
     /// The part of the CPU that each server has.
     pub(crate) share: f64,
-    /// How long each has it at a time, in microseconds.
+    /// The quantum in microseconds.
     pub(crate) turn_us: u32,
 }
 
-/// Gives turns until it is stopped.
+/// Gives quanta until it is stopped.
 pub(crate) struct Conductor(Background<Vec<Turn>>);
 
-/// Nanoseconds in which no server had the CPU, and the turn that followed.
+/// The nanoseconds in which no server had the CPU, and those of the quantum after that.
 type Turn = (u64, u64);
 
-/// Between two looks at the clock; more is somebody else's time.
+/// The longest step between two readings of the clock that counts as own time; in a longer step, something
+/// else had the CPU.
 const OWN_STEP_NS: u64 = 2_000;
 
-/// A thread that computes for more than `kernel.sched_rt_runtime_us` (95%) would be stopped for a long while.
+/// The most time between quanta, as a multiple of the planned one. The kernel stops a thread that computes
+/// for more than `kernel.sched_rt_runtime_us` (95%) for a long while.
 const LONGEST: u64 = 3;
 
 impl Turns {
-    /// How long nobody has the CPU after each turn, if so many servers share it.
+    /// How long no server has the CPU after each quantum, if this many servers share it.
     fn between_us(self, servers: usize) -> f64 {
         let turn = f64::from(self.turn_us);
         (turn / (self.share * servers as f64) - turn).max(0.0)
@@ -52,13 +56,13 @@ impl Turns {
 }
 
 impl Conductor {
-    /// For so many servers on `cpu`.
+    /// Starts the conductor for this many servers on `cpu`.
     pub(crate) fn start(cpu: usize, turns: Turns, servers: usize) -> Result<Self> {
         let (ready, started) = mpsc::channel();
         let conduct = move |stop: &AtomicBool| {
             let set_up = sys::process::pin_to_cpus(&[cpu]).and_then(|()| sys::process::run_in_real_time());
             let failed = set_up.is_err();
-            // The other end waits for this.
+            // The caller waits for this.
             let _ = ready.send(set_up);
             if failed { Vec::new() } else { give(turns, servers, stop) }
         };
@@ -72,15 +76,14 @@ impl Conductor {
     }
 }
 
-/// Computes for so much time *of its own* after each turn: what interrupts take in the meantime, packets that
-/// are received above all, is no part of it. They take from the CPU's other programs, as they would on a slow
-/// CPU.
+/// Computes for a fixed time after each quantum. Only the thread's own time counts, without interrupts,
+/// which are mostly packets that arrive. Interrupts take their time from other programs, as on a slow CPU.
 fn give(turns: Turns, servers: usize, stop: &AtomicBool) -> Vec<Turn> {
     let between_ns = (turns.between_us(servers) * 1e3) as u64;
     let turn_ns = f64::from(turns.turn_us) * 1e3;
     let mut given = Vec::with_capacity(1 << 16);
     let mut woken = sys::clock::monotonic_ns();
-    // By how much sleeping takes longer than it should.
+    // How much longer than requested the thread sleeps.
     let mut overslept_ns = 0.0;
     while !stop.load(Ordering::Relaxed) {
         let (mut own_ns, mut now) = (0, woken);
@@ -101,13 +104,14 @@ fn give(turns: Turns, servers: usize, stop: &AtomicBool) -> Vec<Turn> {
     given
 }
 
-/// The least part of the CPU that has to be left: below that the kernel takes real-time threads off it, for
-/// long stretches.
+/// The smallest part of the CPU that servers must have had. Below that, the kernel stops real-time threads
+/// for long periods.
 const LEAST_LEFT: f64 = 0.055;
-/// The longest time without a turn: more is no slow CPU but one that was away.
+/// The longest allowed time without a quantum. A longer one does not show a slow CPU, but one that the host
+/// took away.
 const LONGEST_BETWEEN_US: f64 = 20_000.0;
 
-/// Why figures of trials with these turns don't count, if they don't.
+/// The reason against trials with these quanta, if there is one.
 pub(crate) fn reason_against(given: &Given) -> Option<String> {
     let Given { part, between_us_max, .. } = *given;
     (part < LEAST_LEFT || between_us_max > LONGEST_BETWEEN_US).then(|| {
@@ -140,10 +144,10 @@ mod tests {
 
     #[test]
     fn each_server_has_its_share() {
-        // One in 2,000 us, three in 667 each.
+        // One server: a quantum every 2,000 us. Three servers: one every 667 us.
         assert!((TURNS.between_us(1) - 1_900.0).abs() < 1e-6);
         assert!((TURNS.between_us(3) - 566.67).abs() < 0.01);
-        // Where there is no more than they have together, there is nothing to take away.
+        // If servers are to have the whole CPU together, the conductor uses none.
         assert!(TURNS.between_us(20).abs() < 1e-9);
     }
 

@@ -1,6 +1,6 @@
-//! wrk(1): as many connections as one likes, each of which asks for the same file again as soon as it has
-//! its reply. [`Told`] is what it tells of that, by a script of ours; of what it keeps to itself there is
-//! nothing here.
+//! Runs wrk(1): any number of connections, each of which requests the same file again as soon as it has its
+//! reply. [`Told`] has what wrk reports, through a script of ours. Figures that wrk does not report are
+//! missing here.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -17,26 +17,26 @@ use crate::programs::child::{Process, on_cpus, output};
 use crate::programs::interrupt;
 use crate::record::outcome::Times;
 
-/// How it is run.
+/// How wrk is run.
 #[derive(Clone, Copy, Debug)]
 pub struct Wrk<'a> {
-    /// Where it runs, with a thread on each.
+    /// Its CPUs, with a thread on each.
     pub cpus: &'a [usize],
-    /// Words before it.
+    /// Words before its command.
     pub wrapper: &'a [String],
-    /// What it asks for.
+    /// The requested URL.
     pub url: &'a str,
-    /// How many connections there are.
+    /// The number of connections.
     pub connections: u32,
-    /// Whether each request says `Connection: close`, so that the next one comes on a connection of its own.
+    /// Whether each request has the header `Connection: close`, so that each has a new connection.
     pub closes: bool,
-    /// After so many seconds it counts a request as timed out.
+    /// After this many seconds, wrk counts a request as timed out.
     pub timeout_s: u64,
-    /// For its script and for what it says.
+    /// The directory for its script and its output.
     pub directory: &'a Path,
 }
 
-/// What it told of a run.
+/// What wrk reported about a run.
 #[derive(Clone, Debug, Deserialize)]
 #[expect(missing_docs, reason = "named for what they are")]
 pub struct Told {
@@ -44,12 +44,12 @@ pub struct Told {
     pub requests: u64,
     pub duration_us: u64,
     pub errors: Errors,
-    /// From when a request was sent to the last byte of its reply. wrk adds what requests that were held up
-    /// by a long one would have waited.
+    /// The times from sending a request to the last byte of its reply. For requests that a long one held
+    /// up, wrk adds the times that they would have waited.
     pub times: Times,
 }
 
-/// What went wrong, counted.
+/// The number of errors of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[expect(missing_docs, reason = "named for what they are")]
 pub struct Errors {
@@ -57,26 +57,26 @@ pub struct Errors {
     pub read: u64,
     pub write: u64,
     pub timeout: u64,
-    /// Replies of status 4xx or 5xx, which count as requests as well.
+    /// Replies of status 4xx or 5xx; these also count as requests.
     pub status: u64,
 }
 
-/// A run that is over, and what was seen of it.
+/// A finished run, and the counters that were read around it.
 #[derive(Debug)]
 pub struct Watched<T> {
-    /// Before it was started.
+    /// The counters before wrk started.
     pub first: T,
-    /// When it had ended.
+    /// The counters after it ended.
     pub second: T,
-    /// Between the two.
+    /// The time between the two.
     pub elapsed: Duration,
-    /// CPU time that it used.
+    /// The CPU time that wrk used.
     pub cpu: Duration,
-    /// What it told.
+    /// What wrk reported.
     pub told: Told,
 }
 
-/// Has wrk tell what it counted on a line of its own.
+/// A script that makes wrk print its counts on a separate line.
 const SCRIPT: &str = r#"
 done = function(summary, latency)
   local errors = summary.errors
@@ -91,22 +91,22 @@ done = function(summary, latency)
 end
 "#;
 
-/// What the script's line begins with.
+/// The start of that line.
 const TOLD: &str = "told ";
 
-/// Where it comes from.
+/// Where to get wrk.
 const HINT: &str = " (Debian package wrk)";
 
-/// How long it may take after the time that it was given.
+/// How much longer than planned it may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Where it is.
+/// The path of wrk.
 pub(crate) fn find() -> Result<PathBuf> {
     crate::servers::found(Path::new("wrk")).with_context(|| format!("wrk is not installed{HINT}"))
 }
 
 impl Wrk<'_> {
-    /// Runs it for so many seconds, in which there may be no errors.
+    /// Runs wrk for this many seconds. Any error of a request is an error here.
     pub fn run(&self, seconds: u64) -> Result<Told> {
         self.write_script()?;
         let told = Told::read(&output(&mut self.command(seconds), HINT)?)?;
@@ -114,8 +114,8 @@ impl Wrk<'_> {
         Ok(told)
     }
 
-    /// Has it ask for as long as a warm-up takes, and then once more from the beginning, with a `look` before
-    /// and another after.
+    /// Runs wrk for the warm-up, and then again for the measurement, with a `look` before that and another
+    /// after.
     pub(crate) fn watch<T>(
         &self,
         lengths: Lengths,
@@ -135,7 +135,7 @@ impl Wrk<'_> {
         interrupt::wait_for(lengths.measured + PATIENCE, has_ended)?.context("wrk has not ended in time")?;
         let elapsed = began.elapsed();
         let second = look(Edge::End)?;
-        // It is there until it is waited for.
+        // The process exists until it is waited for.
         let cpu = Duration::from_nanos(process::cpu_time_ns(process.id())?);
         let status = process.ended()?.context("wrk has ended and has not")?;
         ensure!(status.success(), "wrk ended with {status}: {}", self.said());
@@ -181,7 +181,7 @@ impl Wrk<'_> {
 }
 
 impl Told {
-    /// What stands on the script's line.
+    /// Parses the script's line.
     fn read(said: &str) -> Result<Self> {
         let line = said.lines().find_map(|line| line.strip_prefix(TOLD));
         let line = line.with_context(|| format!("wrk told nothing; it said: {}", said.trim()))?;
@@ -192,14 +192,14 @@ impl Told {
         Ok(told)
     }
 
-    /// How long it lasted.
+    /// How long the run lasted.
     pub(crate) fn seconds(&self) -> f64 {
         self.duration_us as f64 / 1e6
     }
 }
 
 impl Errors {
-    /// Requests that got no whole reply.
+    /// The number of requests without a whole reply.
     pub(crate) fn without_reply(self) -> u64 {
         self.connect + self.read + self.write + self.timeout
     }

@@ -1,5 +1,5 @@
-//! The rows of `experiments/papers.toml`, checked, and the experiments that they name. Both are part of the
-//! program.
+//! Reads and checks the rows of `experiments/papers.toml`, and the experiments that these name. Both are
+//! part of the program.
 
 use std::collections::HashSet;
 
@@ -11,11 +11,11 @@ use crate::unique::unique;
 /// All rows, in the order of the papers.
 #[derive(Debug)]
 pub struct Catalogue {
-    /// Whose rows they are.
+    /// The papers of these rows.
     pub papers: Vec<Paper>,
-    /// Measurements that are not in the directory of their experiment's name.
+    /// Measurements that are not in the directory with their experiment's name.
     pub kept: Vec<Kept>,
-    /// What was found.
+    /// The rows: tables and figures with their findings.
     pub rows: Vec<Row>,
 }
 
@@ -23,7 +23,7 @@ pub struct Catalogue {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Paper {
-    /// With which the ids of its rows begin.
+    /// The beginning of its rows' ids.
     pub key: String,
     /// First author and year.
     pub name: String,
@@ -31,51 +31,51 @@ pub struct Paper {
     pub title: String,
 }
 
-/// Where a measurement is.
+/// Where a measurement is kept.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kept {
-    /// What was run, below `experiments/`.
+    /// The experiment, below `experiments/`.
     pub experiment: String,
     /// Its directory, below `docs/measurements/`.
     pub directory: String,
-    /// When it was published.
+    /// The date of its publication.
     pub date: String,
 }
 
-/// A table or a figure, and what measures it.
+/// A table or a figure of a paper, and the experiments that measure it.
 #[derive(Debug)]
 pub struct Row {
-    /// What it is called everywhere.
+    /// The unique name of the row.
     pub id: String,
-    /// The [`Paper::key`].
+    /// The [`Paper::key`] of its paper.
     pub paper: String,
-    /// As it is printed.
+    /// Its number, as the paper prints it.
     pub figure: String,
-    /// What was compared.
+    /// What the paper compared.
     pub varies: String,
-    /// What came of it.
+    /// What the paper found.
     pub finding: String,
-    /// The reason why it is otherwise here, if it is.
+    /// The reason for a different result here, if there is one.
     pub why: Option<String>,
-    /// What is done about it here.
+    /// How it is measured here, or why it is not.
     pub here: Here,
-    /// Experiments that say something of it as long as its own are not measured.
+    /// Older experiments that say something about the row until its own are measured.
     pub before: Vec<String>,
 }
 
-/// What is done about a row.
+/// How a row is measured here, or why it is not.
 #[derive(Debug)]
 pub enum Here {
     /// These experiments measure it.
     Measured(Vec<String>),
-    /// Sluice has to have this first.
+    /// Sluice needs this feature first.
     Waits(String),
-    /// It can't be measured.
+    /// It cannot be measured here.
     NotHere {
-        /// Why.
+        /// The reason.
         reason: String,
-        /// What is measured in its place.
+        /// What is measured instead.
         instead: String,
     },
 }
@@ -122,30 +122,30 @@ impl OneOrMore {
     }
 }
 
-/// What rows may wait for.
+/// The features that rows may wait for.
 const WAITS: [&str; 3] = ["user threads", "the ring", "a server that tunes itself"];
 
-/// Experiments by their names below `experiments/`.
+/// The texts of experiments, with their names below `experiments/`.
 const EXPERIMENTS: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
 
-/// The text of an experiment, if the program has it.
+/// The text of an experiment, if it is part of the program.
 pub fn experiment(name: &str) -> Option<&'static str> {
     EXPERIMENTS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
 impl Catalogue {
-    /// The program's own.
+    /// The catalogue in the program.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A mistake in the catalogue.
     pub fn embedded() -> Result<Self, String> {
         Self::parse(experiment("papers.toml").unwrap_or_default())
     }
 
-    /// From a text.
+    /// Parses a catalogue.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// The mistake, and its place.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Written { papers, kept, rows } = toml::from_str(text).map_err(|error| error.to_string())?;
         let mut ids = HashSet::new();
@@ -165,10 +165,10 @@ impl Catalogue {
         Ok(Self { papers, kept, rows })
     }
 
-    /// The row of that name.
+    /// The row with that id.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such row.
     pub fn row(&self, id: &str) -> Result<&Row, String> {
         let row = self.rows.iter().find(|row| row.id.eq_ignore_ascii_case(id));
         row.ok_or_else(|| {
@@ -188,19 +188,19 @@ impl Catalogue {
         unique(self.rows.iter().flat_map(Row::all_experiments))
     }
 
-    /// Where an experiment's measurement is kept, below `docs/measurements/`.
+    /// The directory of an experiment's measurement, below `docs/measurements/`.
     pub fn directory(&self, experiment: &str) -> String {
         let kept = self.kept.iter().find(|kept| kept.experiment == experiment);
         kept.map_or_else(|| fresh_directory(experiment), |kept| kept.directory.clone())
     }
 }
 
-/// Where `papers run` keeps an experiment's measurement.
+/// The directory in which `papers run` keeps an experiment's measurement.
 pub fn fresh_directory(experiment: &str) -> String {
     format!("papers/{}", stem(experiment))
 }
 
-/// An experiment's name without directories and ending: what its results are called.
+/// An experiment's name without directories and extension: the name of its results.
 pub fn stem(experiment: &str) -> String {
     let name = experiment.strip_suffix(".toml").unwrap_or(experiment);
     name.strip_prefix("papers/").unwrap_or(name).replace('/', "-")
@@ -213,14 +213,14 @@ impl Row {
         all.iter().map(String::as_str)
     }
 
-    /// What `papers run` measures: its own experiments, or those from before as long as they are not written.
+    /// What `papers run` measures: the row's own experiments or, until these are written, the older ones.
     pub fn measurable(&self) -> Vec<&str> {
         let own: Vec<&str> = self.experiments().collect();
         let are_written = own.iter().all(|name| experiment(name).is_some());
         if are_written { own } else { self.before.iter().map(String::as_str).collect() }
     }
 
-    /// These and those from before.
+    /// The row's own experiments and the older ones.
     pub fn all_experiments(&self) -> impl Iterator<Item = &str> {
         self.experiments().chain(self.before.iter().map(String::as_str))
     }

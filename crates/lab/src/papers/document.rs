@@ -1,4 +1,4 @@
-//! The same as a document in Markdown: `docs/papers.md`.
+//! Writes all rows with their verdicts as a document in Markdown: `docs/papers.md`.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ use super::verdict::{Verdict, counts, verdicts};
 use crate::table;
 use crate::unique::unique;
 
-/// Where it is, in the source tree.
+/// Its path in the source tree.
 pub const FILE: &str = "docs/papers.md";
 
-/// What stands above the tables.
+/// The text above the tables.
 const ABOUT: &str = "\
 # What papers found, and whether it holds here
 
@@ -29,7 +29,7 @@ Numbers are how many times as much one server has as the other, here with the in
 with 95% certainty. A row is as sure as the least sure of its findings.
 ";
 
-/// All rows.
+/// The document with all rows.
 pub fn markdown(catalogue: &Catalogue, measured: &Measured) -> String {
     let verdicts = verdicts(catalogue, measured);
     let mut text = format!("{ABOUT}\n{}\n\n", lines(&sentence(&verdicts)));
@@ -68,7 +68,7 @@ pub fn markdown(catalogue: &Catalogue, measured: &Measured) -> String {
     text + &table::markdown(&["experiment", "date", "machine", "raw results"], rows).replace("---:|", "---|")
 }
 
-/// Words in lines that are no longer than prose may be.
+/// Wraps prose to the longest allowed line.
 fn lines(text: &str) -> String {
     const COLUMNS: usize = 110;
     let mut lines = vec![String::new()];
@@ -86,7 +86,7 @@ fn lines(text: &str) -> String {
     lines.join("\n")
 }
 
-/// What is known of a row here.
+/// The result for a row here.
 fn here(verdict: &Verdict<'_>) -> String {
     let row = verdict.row;
     let mut all = Vec::new();

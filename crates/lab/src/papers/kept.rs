@@ -1,4 +1,4 @@
-//! Directories with journals: what they say of the rows, and how one gets there that is complete.
+//! Keeps complete measurements in directories with journals, and evaluates these for the rows.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -23,13 +23,13 @@ use crate::run::ENVIRONMENT;
 /// The journal, compressed.
 pub const COMPRESSED: &str = "journal.jsonl.gz";
 
-/// When it was measured, in the environment.
+/// The key of the date of the measurement, in the environment.
 const DATE: &str = "measured";
 
-/// What an experiment measures, as a hash: everything but what is said about it.
+/// A hash of what an experiment measures: everything except its title, text and findings.
 ///
 /// # Errors
-/// It can't be written as JSON.
+/// The experiment cannot be written as JSON.
 pub fn version(experiment: &Experiment) -> Result<String> {
     let mut value = serde_json::to_value(experiment)?;
     if let Some(members) = value.as_object_mut() {
@@ -41,12 +41,13 @@ pub fn version(experiment: &Experiment) -> Result<String> {
     Ok(hash[..16].to_owned())
 }
 
-/// What a directory with a compressed journal says of the rows. Findings are those of the experiment as it is
-/// `today`; of those that are not about what was measured then nothing can be told. `told` is the directory's
-/// name for readers, `date` when it was measured if the directory does not say so.
+/// Evaluates a directory with a compressed journal for the rows. The findings are those of today's version
+/// of the experiment (`today`). A finding about something that was not measured then is "cannot tell".
+/// `told` is the directory's name for readers. `date` is the date of the measurement, in case the directory
+/// has none.
 ///
 /// # Errors
-/// The directory can't be read, or does not say when it was measured and nobody else does.
+/// The directory cannot be read, or no date is known.
 pub fn evaluate(
     (name, today): (&str, &Experiment),
     directory: &Path,
@@ -78,7 +79,7 @@ pub fn evaluate(
     })
 }
 
-/// What a finding that has a row comes to.
+/// The result of a finding that belongs to a row.
 fn checked(held: &Held, margin: f64) -> Option<Checked> {
     let Held { finding, ratio, says } = held;
     let ratio = ratio.as_ref().map(|ratio| Here {
@@ -106,15 +107,15 @@ fn checked(held: &Held, margin: f64) -> Option<Checked> {
     })
 }
 
-/// As many digits as anybody reads, which are the same on every machine.
+/// Rounds to as many digits as are useful. These are the same on every machine.
 fn rounded(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }
 
-/// What all journals of a source tree say.
+/// Evaluates all journals of a source tree.
 ///
 /// # Errors
-/// One can't be read.
+/// A journal cannot be read.
 pub fn evaluate_all(catalogue: &Catalogue, root: &Path) -> Result<Measured> {
     let mut measured = Measured::default();
     for name in catalogue.experiments() {
@@ -136,11 +137,11 @@ pub fn evaluate_all(catalogue: &Catalogue, root: &Path) -> Result<Measured> {
     Ok(measured)
 }
 
-/// Keeps a complete directory of results: its journal compressed, its experiment, and its environment with
-/// the date.
+/// Keeps a complete directory of results: its journal (compressed), its experiment, and its environment
+/// with the date.
 ///
 /// # Errors
-/// It is not complete, no server took part, or it can't be written there.
+/// The results are not complete, no server took part, or they cannot be written there.
 pub fn keep(results: &Path, to: &Path, date: &str) -> Result<()> {
     let Results { missing, experiment, left_out, .. } = Results::of(results)?;
     ensure!(missing == 0, "{}: {missing} trials are not measured yet", results.display());
@@ -152,7 +153,7 @@ pub fn keep(results: &Path, to: &Path, date: &str) -> Result<()> {
     let mut environment: Value = serde_json::from_str(&fs::read_to_string(results.join(ENVIRONMENT))?)?;
     environment[DATE] = Value::from(date);
     let text = serde_json::to_string_pretty(&environment)? + "\n";
-    // An older journal does not belong to what is written here.
+    // The journal of an earlier measurement must not stay beside these files.
     match fs::remove_file(to.join(COMPRESSED)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
@@ -161,17 +162,17 @@ pub fn keep(results: &Path, to: &Path, date: &str) -> Result<()> {
     fs::write(to.join(ENVIRONMENT), text)?;
     let mut compressed = GzEncoder::new(Vec::new(), Compression::best());
     compressed.write_all(&fs::read(results.join(JOURNAL))?)?;
-    // Comes last, and at once: with it the measurement is there.
+    // The journal comes last, and in one step: once it exists, the measurement is complete.
     let unfinished = to.join(format!("{COMPRESSED}.new"));
     fs::write(&unfinished, compressed.finish()?)?;
     fs::rename(&unfinished, to.join(COMPRESSED))?;
     Ok(())
 }
 
-/// Whether a directory holds what this experiment measures.
+/// Whether a directory has a measurement of this experiment.
 ///
 /// # Errors
-/// The directory can't be read.
+/// The directory cannot be read.
 pub fn is_kept(experiment: &Experiment, directory: &Path) -> Result<bool> {
     if !directory.join(COMPRESSED).is_file() {
         return Ok(false);

@@ -1,5 +1,5 @@
-//! What kept journals say of the rows, as a small file that is part of the program: journals are large, and
-//! an installed program has none.
+//! The results of all kept journals in one small file, which is part of the program. Journals are large,
+//! and an installed program has none.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,102 +10,102 @@ use serde::{Deserialize, Serialize};
 /// The file, below `docs/measurements/`.
 pub const FILE: &str = "papers/measured.json";
 
-/// The one that this program was built with.
+/// The file with which this program was built.
 const EMBEDDED: &str = include_str!("../../../../docs/measurements/papers/measured.json");
 
-/// What each experiment came to.
+/// The results of all measured experiments.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
-    /// Those that are measured, in the order of the catalogue.
+    /// The measured experiments, in the order of the catalogue.
     pub experiments: Vec<OfExperiment>,
 }
 
-/// What one experiment came to.
+/// The result of one experiment.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct OfExperiment {
     /// Its name below `experiments/`.
     pub experiment: String,
-    /// Where its journal is.
+    /// The directory with its journal.
     pub directory: String,
-    /// Of what was measured: `version` of its experiment.
+    /// The `version` of the experiment that was measured.
     pub version: String,
-    /// When, as year, month and day.
+    /// The date: year, month and day.
     pub date: String,
-    /// On what.
+    /// The machine.
     pub machine: String,
-    /// What it says of the rows.
+    /// The results of its findings.
     pub findings: Vec<Checked>,
 }
 
-/// What a finding of a paper comes to here.
+/// The result of checking a finding of a paper here.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Checked {
-    /// Of the row.
+    /// The id of the row.
     pub id: String,
     /// What the paper says.
     pub says: String,
-    /// The relation that was looked at.
+    /// The checked relation.
     pub expect: String,
-    /// How many times as much one has as the other, in the paper, if it says so: from and to.
+    /// The ratio in the paper, if the paper gives one: lower and upper end.
     pub size: Option<[f64; 2]>,
-    /// Whether less is what the paper says, where it is not more.
+    /// Whether the paper claims less, not more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_less: bool,
-    /// How far from equal is called equal, as a part of one, where two are said to be.
+    /// How far from equal still counts as equal, as a fraction. Only for claims of equality.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<f64>,
-    /// What is called no difference, as a part of one.
+    /// The largest difference that does not count as one, as a fraction.
     pub margin: f64,
-    /// The same here.
+    /// The ratio here.
     pub ratio: Option<Here>,
-    /// What follows.
+    /// The conclusion.
     pub word: Word,
-    /// Why nothing can be told, if that is so.
+    /// The reason for "cannot tell", if so.
     pub reason: Option<String>,
 }
 
-/// How many times as much one has as the other, here.
+/// A ratio measured here.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Here {
-    /// Half of the rounds had less.
+    /// Half of the rounds are below it.
     pub median: f64,
-    /// Where the median is with 95% certainty.
+    /// The interval that holds the median with 95% certainty.
     pub interval: Option<[f64; 2]>,
-    /// How many rounds.
+    /// The number of rounds.
     pub rounds: usize,
 }
 
-/// What a finding of a paper comes to.
+/// The conclusion about a paper's finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Word {
-    /// It is so here.
+    /// The finding holds here.
     Holds,
-    /// The direction is the same, and the size is another.
+    /// The direction is the same, but the size differs.
     OtherSize,
-    /// It is not so here.
+    /// The finding is contradicted here.
     Contradicted,
-    /// Neither can be told.
+    /// The data do not decide.
     CannotTell,
 }
 
 impl Measured {
-    /// The program's own.
+    /// The results that are part of the program.
     ///
     /// # Errors
-    /// It is no such file.
+    /// The embedded file is malformed.
     pub fn embedded() -> Result<Self> {
         Self::parse(EMBEDDED)
     }
 
-    /// With what a directory of measurements has beside it.
+    /// Adds the results in a directory's file to these.
     ///
     /// # Errors
-    /// The directory's file can't be read.
+    /// The directory's file cannot be read.
     pub fn with(mut self, file: &Path) -> Result<Self> {
         if file.is_file() {
             let text = fs::read_to_string(file)?;
@@ -121,7 +121,7 @@ impl Measured {
         Ok(serde_json::from_str(text)?)
     }
 
-    /// What an experiment came to, in place of what was known of it.
+    /// Adds an experiment's result, and removes the previous one.
     pub fn put(&mut self, one: OfExperiment) {
         match self.experiments.iter_mut().find(|known| known.experiment == one.experiment) {
             Some(known) => *known = one,
@@ -129,21 +129,21 @@ impl Measured {
         }
     }
 
-    /// What is known of an experiment.
+    /// The result of an experiment, if there is one.
     pub fn of(&self, experiment: &str) -> Option<&OfExperiment> {
         self.experiments.iter().find(|known| known.experiment == experiment)
     }
 
-    /// As it is written to a file.
+    /// The content for a file.
     ///
     /// # Errors
-    /// It is no JSON.
+    /// The results cannot be written as JSON.
     pub fn text(&self) -> Result<String> {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 }
 
-/// The root of the source tree that a directory is in, if it is in one.
+/// The root of the source tree that contains a directory, if one does.
 pub fn source_tree(directory: &Path) -> Option<PathBuf> {
     let is_root = |path: &&Path| {
         path.join("experiments/papers.toml").is_file() && path.join("docs/measurements").is_dir()

@@ -1,9 +1,10 @@
-//! What five papers have found about web servers, and whether it is so here: `sluicelab papers`.
+//! Checks the findings of five papers about web servers: `sluicelab papers`.
 //!
-//! The [`catalogue`] has a row for each table and figure, and names the experiment that checks it. What an
-//! experiment's [`kept`] journal says of the rows is [`measured`]. A row's [`verdict`] follows from that. It
-//! is told on a terminal, as a list ([`text`]) or alone ([`show`]) with a `picture`; in a browser ([`page`]),
-//! and as a [`document`]. A [`quick`] run shows a row's shape without any of that.
+//! The [`catalogue`] has a row for each table and figure, and names the experiment that checks it. An
+//! experiment's [`kept`] journal gives the results for its rows, [`measured`]. They determine a row's
+//! [`verdict`]. There are several outputs: a list ([`text`]) or a single row ([`show`]) with a `picture` on
+//! a terminal, a [`page`] in a browser, and a [`document`]. A [`quick`] run shows a row's shape without all
+//! that.
 
 pub mod catalogue;
 pub mod document;

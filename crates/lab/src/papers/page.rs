@@ -1,5 +1,5 @@
-//! The page of all rows: a matrix of verdicts, then each finding with its plot. It needs nothing from
-//! anywhere, and says so to the browser.
+//! The page with all rows: a matrix of verdicts, then each finding with its plot. The page loads nothing
+//! from outside, and tells the browser to refuse that.
 
 use askama::Template;
 
@@ -10,7 +10,7 @@ use crate::report::sizes::{Size, drawing};
 use crate::statistics::Interval;
 use crate::unique::unique;
 
-/// All that the template writes down.
+/// The data of the template.
 #[derive(Debug, Template)]
 #[template(path = "papers.html")]
 struct Page<'a> {
@@ -18,7 +18,7 @@ struct Page<'a> {
     papers: Vec<OfPaper<'a>>,
 }
 
-/// What is said of all rows, in one sentence and as a legend.
+/// A summary of all rows, in one sentence and as a legend.
 #[derive(Debug)]
 struct Summary {
     sentence: String,
@@ -34,7 +34,7 @@ struct OfPaper<'a> {
     rows: Vec<OfRow<'a>>,
 }
 
-/// A row.
+/// A row with its verdict and its plot.
 #[derive(Debug)]
 struct OfRow<'a> {
     row: &'a Row,
@@ -42,7 +42,8 @@ struct OfRow<'a> {
     short: &'a str,
     says: Says<'a>,
     words: String,
-    /// What is known besides: how many findings hold, why it can't be measured, and instead.
+    /// More about it: how many findings hold, or the reason why it cannot be measured, and what is measured
+    /// instead.
     notes: Vec<(&'static str, String)>,
     drawing: String,
     findings: Vec<&'a Checked>,
@@ -50,10 +51,10 @@ struct OfRow<'a> {
     commands: Vec<String>,
 }
 
-/// The page.
+/// Makes the page.
 ///
 /// # Errors
-/// It can't be written down.
+/// The template fails.
 pub fn html(catalogue: &Catalogue, measured: &Measured) -> anyhow::Result<String> {
     let verdicts = verdicts(catalogue, measured);
     let summary = Summary::of(&verdicts);
@@ -89,7 +90,7 @@ impl Summary {
     }
 }
 
-/// How many rows there are of each kind.
+/// A sentence with the number of rows of each kind.
 pub fn sentence(verdicts: &[Verdict<'_>]) -> String {
     let all: Vec<String> = counts(verdicts)
         .into_iter()

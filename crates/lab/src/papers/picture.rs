@@ -1,8 +1,9 @@
-//! A finding as a line of plain characters: the paper's size beside the interval that was measured here.
+//! Draws a finding with plain characters in one line: the paper's size beside the interval that was
+//! measured here.
 
 use super::measured::Checked;
 
-/// Three lines: values above, the picture, and what its letters mean, where there is a ratio to show.
+/// The lines of the picture, if there is a ratio to show.
 pub(super) fn picture(finding: &Checked, columns: usize) -> Option<[String; 2]> {
     let here = finding.ratio.as_ref()?;
     let [low, high] = here.interval.unwrap_or([here.median; 2]);
@@ -10,7 +11,7 @@ pub(super) fn picture(finding: &Checked, columns: usize) -> Option<[String; 2]> 
     let theirs = finding.range();
     let ends = [low, high].into_iter().chain(margin).chain(theirs.into_iter().flatten());
     let (least, most) = ends.fold((f64::MAX, f64::MIN), |(least, most), end| (least.min(end), most.max(end)));
-    // Factors at equal distances, as those of ratios are.
+    // A logarithmic axis, because the values are ratios.
     let (from, to) = ((least * 0.97).ln(), (most * 1.03).ln());
     let place = |value: f64| ((value.ln() - from) / (to - from) * (columns - 1) as f64).round() as usize;
     let mut line = vec![' '; columns];
@@ -46,7 +47,7 @@ pub(super) fn picture(finding: &Checked, columns: usize) -> Option<[String; 2]> 
 /// What the letters of the picture mean.
 pub(super) const LEGEND: &str = "[--o--] here, with 95% certainty; P the paper; | equal; : no difference";
 
-/// A ratio, with the digits that tell it from 1.
+/// A ratio, with enough digits to show its difference from 1.
 pub(super) fn number(value: f64) -> String {
     let digits = if value < 10.0 { 2 } else { 1 };
     format!("{value:.digits$}")
@@ -57,13 +58,13 @@ pub(super) fn size([from, to]: [f64; 2]) -> String {
     if (from - to).abs() < 5e-4 { number(from) } else { format!("{} to {}", number(from), number(to)) }
 }
 
-/// A part of one as percent, without digits that say nothing.
+/// A fraction as a percentage, without meaningless digits.
 fn percent(part: f64) -> f64 {
     (part * 1e4).round() / 1e2
 }
 
 impl Checked {
-    /// Where the paper's size is: of equals the band in which they are called so.
+    /// The range of the paper's size; for claims of equality, the band.
     pub(super) fn range(&self) -> Option<[f64; 2]> {
         match self.within {
             Some(within) => {
@@ -74,7 +75,7 @@ impl Checked {
         }
     }
 
-    /// The paper's size in words.
+    /// The paper's size as text.
     pub fn theirs(&self) -> String {
         let by_sign = || match self.within {
             Some(within) => format!("equal within {}%", percent(within)),
@@ -90,7 +91,7 @@ impl Checked {
         }
     }
 
-    /// Ours: `1.13 (1.02 to 1.21)`.
+    /// Our ratio: `1.13 (1.02 to 1.21)`.
     pub fn ours(&self) -> String {
         let Some(here) = &self.ratio else { return "not measured".to_owned() };
         let interval = here.interval.map(|interval| format!(" ({})", size(interval)));

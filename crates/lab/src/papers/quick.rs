@@ -1,5 +1,6 @@
-//! The shape of a row in a few minutes, for anybody: its servers over the loopback interface, without what
-//! takes root and without the rounds that a verdict takes. It says what it leaves out.
+//! Shows a row's shape in a few minutes, without root. It runs the row's servers over the loopback
+//! interface. It leaves out settings that need root, and the rounds that a verdict needs, and lists what it
+//! leaves out.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -21,31 +22,31 @@ use crate::run;
 use crate::servers::spec::Spec;
 use crate::unique::unique;
 
-/// How long it takes at most, without what takes no time that is known: files, sessions, trials that have to
-/// be repeated.
+/// The longest expected time. It does not include steps of unknown length: making files and sessions, and
+/// repeating trials.
 const MOST: Duration = Duration::from_secs(140);
 
-/// How many times what a server can do is asked of it at most.
+/// The highest load, as a multiple of what a server can do.
 const MOST_TIMES: f64 = 1.5;
 
-/// What is run in place of an experiment.
+/// A reduced experiment, run instead of the original.
 #[derive(Debug)]
 pub struct Quick {
-    /// The experiment.
+    /// The text of the reduced experiment.
     pub text: String,
-    /// What it leaves out, a line each.
+    /// What it leaves out, one line each.
     pub left_out: Vec<String>,
-    /// What is looked at.
+    /// The findings that it checks.
     pub(super) findings: Vec<Finding>,
     /// The points of the findings, in the order of the experiment's.
     points: Vec<String>,
 }
 
 impl Quick {
-    /// Of a row of an experiment.
+    /// Reduces an experiment to one row.
     ///
     /// # Errors
-    /// The experiment has no finding of that row, or none that can be looked at here.
+    /// The experiment has no finding of that row, or none that can be checked here.
     pub fn of(experiment: &Experiment, id: &str) -> Result<Self, String> {
         let its = |finding: &&Finding| finding.id.as_deref() == Some(id);
         let all: Vec<Finding> = experiment.findings.iter().filter(its).cloned().collect();
@@ -94,10 +95,10 @@ impl Quick {
         Self { text: table.to_string(), left_out, findings: findings.to_vec(), points: names }
     }
 
-    /// Runs it where nothing is kept. Gives how many times as much one has as the other, finding by finding.
+    /// Runs it in a temporary directory. Returns the ratio for each finding.
     ///
     /// # Errors
-    /// It can't be run here, or fails.
+    /// It cannot run here, or it fails.
     pub fn run(&self, means: &Means, progress: &Progress) -> Result<String> {
         let directory = tempfile::tempdir()?;
         let means = Means { loopback: true, ..means.clone() };
@@ -106,7 +107,7 @@ impl Quick {
     }
 
     fn told(&self, mut results: Results) -> String {
-        // Points have other names in the file that was run: those of before, and its loads.
+        // In the reduced file, the name of each point ends with its original name.
         for found in &mut results.found {
             let is_its = |name: &&String| found.point.name.ends_with(&format!(", {name}"));
             if let Some(name) = self.points.iter().find(is_its) {
@@ -127,7 +128,7 @@ impl Quick {
     }
 }
 
-/// A point with the servers that findings are about.
+/// A point with the servers of the findings.
 fn written(point: &PointSpec, findings: &[Finding]) -> Table {
     let is_asked = |name: &str| {
         let terms = findings.iter().flat_map(|finding| finding.expect.terms());
@@ -142,7 +143,7 @@ fn written(point: &PointSpec, findings: &[Finding]) -> Table {
     table
 }
 
-/// What is left of a setting.
+/// The reduced setting.
 fn asked(setting: &Setting) -> Table {
     let Setting { workload, load, application, both_cpus, cpus, rules, clients, lengths, .. } = setting;
     let mut table = Table::new();
@@ -176,7 +177,7 @@ fn asked(setting: &Setting) -> Table {
     table
 }
 
-/// A load that one CPU of clients can bring while the server has a whole one.
+/// A load that one CPU of clients can make while the server has a whole one.
 fn here(load: Load) -> Load {
     match load {
         Load::Times(times) => Load::Times(times.min(MOST_TIMES)),
@@ -184,7 +185,8 @@ fn here(load: Load) -> Load {
     }
 }
 
-/// Whether both sides of a finding are the same without what only root may set.
+/// Whether the two sides of a finding are the same here, because they differ only in settings that the
+/// quick run leaves out.
 fn is_same_here(experiment: &Experiment, finding: &Finding) -> bool {
     let [left, right] = finding.expect.terms().map(|term| {
         let settings = term.points.iter().filter_map(|name| {

@@ -1,4 +1,4 @@
-//! One row on a terminal: the paper's numbers, ours, a picture, and how to repeat it.
+//! Shows one row on a terminal: the paper's numbers, ours, a picture, and how to repeat it.
 
 use std::fmt::Write as _;
 
@@ -11,10 +11,10 @@ use crate::description::expected::expected;
 use crate::description::experiment::Experiment;
 use crate::unique::unique;
 
-/// Columns of a line that is not cut.
+/// The longest line, and the length of lines where the output has no width.
 const COLUMNS: usize = 100;
 
-/// All that is known of a row.
+/// The text about a row.
 pub fn text(catalogue: &Catalogue, verdict: &Verdict<'_>, terminal: Terminal) -> String {
     let row = verdict.row;
     let columns = terminal.width.unwrap_or(COLUMNS).clamp(40, COLUMNS);
@@ -76,14 +76,14 @@ pub fn text(catalogue: &Catalogue, verdict: &Verdict<'_>, terminal: Terminal) ->
     text
 }
 
-/// How long they take, if they are there.
+/// How long the experiments take, if they exist.
 fn minutes(experiments: &[&str]) -> Option<u64> {
     let times = experiments.iter().map(|name| Some(expected(&Experiment::parse(experiment(name)?).ok()?)));
     let seconds = times.sum::<Option<std::time::Duration>>()?.as_secs();
     Some(seconds.div_ceil(60))
 }
 
-/// A name, and lines beside it.
+/// A name, and lines of text beside it.
 fn wrapped(text: &mut String, name: &str, says: &str, columns: usize) {
     const NAME: usize = 12;
     let mut line = format!("{name:NAME$}");

@@ -1,4 +1,4 @@
-//! The catalogue, the kept journals, and what is published of them say the same.
+//! Checks that the catalogue, the kept journals, and the published results agree.
 
 use std::fs;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ fn catalogue() -> Catalogue {
     Catalogue::embedded().unwrap()
 }
 
-/// The experiments of the catalogue that are written.
+/// The experiments of the catalogue that exist.
 fn experiments(catalogue: &Catalogue) -> Vec<(&str, Experiment)> {
     let of = |name| Some((name, Experiment::parse(experiment(name)?).unwrap()));
     catalogue.experiments().into_iter().filter_map(of).collect()

@@ -1,4 +1,4 @@
-//! The rows on a terminal: as a list, and one of them with a picture.
+//! Lists the rows on a terminal.
 
 use std::env;
 use std::fmt::Write as _;
@@ -12,17 +12,17 @@ use crate::papers::measured::Word;
 /// How a terminal shows text.
 #[derive(Clone, Copy, Debug)]
 pub struct Terminal {
-    /// Columns that a line may have; `None`: as many as it needs, for another program.
+    /// The longest line in columns. `None`: no limit, for another program.
     pub width: Option<usize>,
     /// Whether colours are shown.
     pub has_colours: bool,
 }
 
-/// Columns of the list: ids, verdicts.
+/// The columns of the list for ids and verdicts.
 const ID: usize = 16;
 const VERDICT: usize = 14;
 
-/// A line for each row, and how many there are of each kind.
+/// A line for each row, and the number of rows of each kind.
 pub fn list(verdicts: &[Verdict<'_>], terminal: Terminal) -> String {
     let mut text = String::new();
     let left = terminal.width.map(|width| width.saturating_sub(ID + VERDICT + 3).max(20));
@@ -52,10 +52,10 @@ pub fn list(verdicts: &[Verdict<'_>], terminal: Terminal) -> String {
 }
 
 impl Terminal {
-    /// Where this program prints to.
+    /// The properties of this program's standard output.
     pub fn of_standard_output() -> Self {
         let is_terminal = io::stdout().is_terminal();
-        // A terminal that does not know has as many columns as the oldest.
+        // If the terminal does not report a width, the classic one is used.
         let columns = || terminal_size().map_or(80, |(width, _)| usize::from(width.0));
         Self {
             width: is_terminal.then(columns),
@@ -63,7 +63,7 @@ impl Terminal {
         }
     }
 
-    /// Text in the colour of what is said.
+    /// Text in the colour of a verdict.
     pub(super) fn coloured(self, says: Says<'_>, text: &str) -> String {
         let colour = match says {
             Says::Told(Word::Holds) => "32",
@@ -76,12 +76,12 @@ impl Terminal {
     }
 }
 
-/// Text in so many columns.
+/// Text padded to this many columns.
 fn padded(text: &str, columns: usize) -> String {
     format!("{:columns$}", cut(text, columns))
 }
 
-/// No more of it than fits.
+/// Text cut to this many columns.
 fn cut(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();

@@ -1,34 +1,34 @@
-//! What is said of a row: the least certain of what its findings come to, or why nothing is measured.
+//! The verdict on a row: the least certain result of its findings, or the reason why nothing was measured.
 
 use super::catalogue::{Catalogue, Here, Row};
 use super::measured::{Checked, Measured, OfExperiment, Word};
 use crate::unique::unique;
 
-/// What is said of a row.
+/// The verdict on a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Says<'a> {
-    /// What its findings come to.
+    /// The result of its findings.
     Told(Word),
-    /// It can't be measured here.
+    /// It cannot be measured here.
     NotHere,
-    /// Sluice has to have this first.
+    /// Sluice needs this feature first.
     Waits(&'a str),
-    /// No journal is there.
+    /// There is no journal.
     NotYet,
 }
 
-/// A row with all that is known of it.
+/// A row with its verdict and its results.
 #[derive(Debug)]
 pub struct Verdict<'a> {
-    /// Which.
+    /// The row.
     pub row: &'a Row,
-    /// What is said of it.
+    /// The verdict.
     pub says: Says<'a>,
     /// Its findings, each with the measurement that it rests on.
     pub findings: Vec<(&'a OfExperiment, &'a Checked)>,
 }
 
-/// The signs of [`Says`], a word or two for a column, what they mean, and the class of the page.
+/// For each kind of [`Says`]: its sign, a word or two for a column, its meaning, and its class on the page.
 const KINDS: [(&str, &str, &str, &str); 7] = [
     ("✓", "holds", "holds", "holds"),
     ("≈", "other size", "same direction but another size", "size"),
@@ -52,17 +52,17 @@ impl Says<'_> {
         }]
     }
 
-    /// One letter.
+    /// Its sign.
     pub fn sign(self) -> &'static str {
         self.kind().0
     }
 
-    /// For a column.
+    /// A word or two for a column.
     pub fn short(self) -> &'static str {
         self.kind().1
     }
 
-    /// In words.
+    /// Its meaning in words.
     pub fn words(self) -> String {
         match self {
             Says::Waits(what) => format!("waits for {what}"),
@@ -76,12 +76,12 @@ impl Says<'_> {
     }
 }
 
-/// What is said of all rows.
+/// The verdicts on all rows.
 pub fn verdicts<'a>(catalogue: &'a Catalogue, measured: &'a Measured) -> Vec<Verdict<'a>> {
     catalogue.rows.iter().map(|row| Verdict::of(row, measured)).collect()
 }
 
-/// How many rows there are of each kind, those of which there are none left out: sign, words, how many.
+/// The number of rows of each kind that occurs: sign, words, count.
 pub fn counts(verdicts: &[Verdict<'_>]) -> Vec<(&'static str, &'static str, usize)> {
     let count = |sign: &str| verdicts.iter().filter(|verdict| verdict.says.sign() == sign).count();
     let all = KINDS.iter().map(|(sign, _, words, _)| (*sign, *words, count(sign)));
@@ -89,7 +89,7 @@ pub fn counts(verdicts: &[Verdict<'_>]) -> Vec<(&'static str, &'static str, usiz
 }
 
 impl<'a> Verdict<'a> {
-    /// What is said of a row.
+    /// The verdict on a row.
     pub fn of(row: &'a Row, measured: &'a Measured) -> Self {
         let told = |name: &str| {
             let of = measured.of(name).into_iter();
@@ -111,7 +111,7 @@ impl<'a> Verdict<'a> {
         Self { row, says, findings }
     }
 
-    /// The commands that repeat it, or that measure it if nothing did.
+    /// The commands that repeat the measurement, or measure the row if it is not measured yet.
     pub fn commands(&self) -> Vec<String> {
         let measurable = self.row.measurable();
         let rests_on = unique(self.findings.iter().map(|(of, _)| of.experiment.as_str()));
@@ -121,7 +121,7 @@ impl<'a> Verdict<'a> {
         older.chain(own).collect()
     }
 
-    /// How many of its findings hold, of how many, if there are several.
+    /// How many of its findings hold, out of how many, if there are several.
     pub fn held(&self) -> Option<(usize, usize)> {
         let holds = self.findings.iter().filter(|(_, finding)| finding.word == Word::Holds).count();
         (self.findings.len() > 1).then_some((holds, self.findings.len()))
@@ -129,23 +129,24 @@ impl<'a> Verdict<'a> {
 }
 
 impl Checked {
-    /// One letter for what it comes to.
+    /// The sign of the verdict.
     pub fn sign(&self) -> &'static str {
         Says::Told(self.word).sign()
     }
 
-    /// Its class on the page.
+    /// The verdict's class on the page.
     pub fn class(&self) -> &'static str {
         Says::Told(self.word).class()
     }
 
-    /// What it comes to.
+    /// The verdict in words.
     pub fn words(&self) -> String {
         Says::Told(self.word).words()
     }
 }
 
-/// All findings of a row are its claim: it is false if one of them is, and not known if one of them is not.
+/// The order of certainty. All findings of a row together are its claim. The claim is false if one of them
+/// is, and unknown if one of them is.
 fn weight(word: Word) -> u8 {
     match word {
         Word::Holds => 0,

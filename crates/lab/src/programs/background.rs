@@ -1,4 +1,4 @@
-//! A thread that goes on until it is told to stop.
+//! A background thread that runs until it is stopped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,14 +6,14 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, anyhow};
 
-/// A thread that was started, and ends when this is dropped.
+/// A running thread. Dropping this ends it.
 pub struct Background<T> {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<T>>,
 }
 
 impl<T: Send + 'static> Background<T> {
-    /// Starts a thread that is to end soon after the flag that it is given is set.
+    /// Starts a thread. The thread has to end soon after its flag is set.
     pub fn start(name: &str, work: impl FnOnce(&AtomicBool) -> T + Send + 'static) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
@@ -21,7 +21,7 @@ impl<T: Send + 'static> Background<T> {
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// Ends it, and gives what it has come to.
+    /// Ends the thread, and returns its result.
     pub fn stop(mut self) -> Result<T> {
         self.end().context("stopped twice")?
     }
@@ -38,7 +38,7 @@ impl<T> Background<T> {
 
 impl<T> Drop for Background<T> {
     fn drop(&mut self) {
-        // One that panicked has stopped as well.
+        // A thread that panicked has ended as well.
         let _ = self.end();
     }
 }

@@ -1,4 +1,4 @@
-//! A process that this program started, and that does not outlive it.
+//! A child process that does not outlive this program.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -11,15 +11,15 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use crate::programs::interrupt;
 use crate::programs::janitor;
 
-/// A child process. Dropping it asks it to leave, and kills it when it has not done so in two seconds.
+/// A child process. Dropping it sends SIGTERM, and SIGKILL if the process has not ended in two seconds.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
 }
 
 impl Process {
-    /// Starts it with nothing to read, in a process group of its own: Ctrl-C is for this program, which
-    /// brings it to an end in its own order.
+    /// Starts the process without input, in its own process group. So Ctrl-C reaches only this program,
+    /// which then ends its children in order.
     pub fn start(command: &mut Command) -> Result<Self> {
         let child = command.stdin(Stdio::null()).env(janitor::MARK, janitor::mark()).process_group(0).spawn();
         let child = child.with_context(|| format!("cannot run {}", command.get_program().display()))?;
@@ -31,12 +31,12 @@ impl Process {
         self.child.id()
     }
 
-    /// How it ended, if it has.
+    /// The exit status, if the process has ended.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
 
-    /// Whether it has. It is there to be waited for then.
+    /// Whether the process has ended. It can still be waited for.
     pub fn has_ended(&self) -> Result<bool> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         Ok(waitid(WaitId::Pid(self.pid()?), options)?.is_some())
@@ -46,7 +46,7 @@ impl Process {
         Pid::from_raw(self.child.id() as i32).context("process id 0")
     }
 
-    /// Asks it to leave and waits for it.
+    /// Sends SIGTERM, and waits for the end.
     pub fn stop(mut self, patience: Duration) -> Result<()> {
         self.terminate()?;
         ensure!(self.leaves_within(patience)?, "process {} does not react to SIGTERM", self.id());
@@ -70,7 +70,7 @@ impl Process {
 }
 
 impl Drop for Process {
-    /// SIGTERM first: a supervisor that is killed outright would leave its workers behind.
+    /// Sends SIGTERM first: if a supervisor were killed at once, its workers would stay.
     fn drop(&mut self) {
         if matches!(self.ended(), Ok(None)) {
             let _ = self.terminate();
@@ -82,8 +82,8 @@ impl Drop for Process {
     }
 }
 
-/// Has a command run to its end, and gives what it said. One that fails is an error that quotes it, and one
-/// that is not there an error that ends with `hint`, which says where to get it.
+/// Runs a command to its end, and returns its output. If it fails, the error quotes the output. If the
+/// program is missing, the error ends with `hint`, which says where to get it.
 pub fn output(command: &mut Command, hint: &str) -> Result<String> {
     interrupt::check()?;
     let output = command.stdin(Stdio::null()).output();
@@ -93,14 +93,14 @@ pub fn output(command: &mut Command, hint: &str) -> Result<String> {
     Ok(said)
 }
 
-/// A command that runs the words which are still to be added to it on these CPUs.
+/// A command that runs on these CPUs. The caller adds the words of the actual command.
 pub fn on_cpus(cpus: &[usize]) -> Command {
     let mut command = Command::new("taskset");
     command.args(["-c", &list(cpus)]);
     command
 }
 
-/// CPUs as `taskset` and `sluicelab` take them.
+/// CPUs in the format of `taskset` and `sluicelab`.
 pub fn list(cpus: &[usize]) -> String {
     cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }

@@ -1,5 +1,5 @@
-//! Ctrl-C, and being told to end: long work stops at the next place that asks or waits, and takes away what
-//! it has set up.
+//! Handles Ctrl-C and other signals to end. Long work stops at the next check or wait, and removes what it
+//! has set up.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +10,8 @@ use anyhow::{Result, bail};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on INT, TERM and HUP don't end this program: [`is_asked`] tells of them, and [`check`] fails. It
-/// may be called again.
+/// After this call, INT, TERM and HUP no longer end this program. Instead, [`is_asked`] returns true and
+/// [`check`] fails. Calling it again does no harm.
 pub fn catch() -> Result<()> {
     static CAUGHT: OnceLock<Result<(), ctrlc::Error>> = OnceLock::new();
     let catch = || ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed));
@@ -21,12 +21,12 @@ pub fn catch() -> Result<()> {
     }
 }
 
-/// Whether a signal has asked this program to end.
+/// Whether a signal has told this program to end.
 pub fn is_asked() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// Fails once a signal has asked this program to end.
+/// Fails once a signal has told this program to end.
 pub fn check() -> Result<()> {
     if is_asked() {
         bail!("interrupted; the same command goes on from here where it keeps a journal");
@@ -34,7 +34,7 @@ pub fn check() -> Result<()> {
     Ok(())
 }
 
-/// Asks again and again until there is an answer, unless interrupted. `None`: there was none in time.
+/// Polls until there is an answer. Fails if interrupted. `None`: there was no answer in time.
 pub fn wait_for<T>(patience: Duration, mut answer: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
     let start = Instant::now();
     loop {
@@ -47,7 +47,7 @@ pub fn wait_for<T>(patience: Duration, mut answer: impl FnMut() -> Result<Option
     }
 }
 
-/// Waits until then, unless interrupted.
+/// Sleeps until that time. Fails if interrupted.
 pub fn sleep_until(then: Instant) -> Result<()> {
     loop {
         check()?;

@@ -1,11 +1,11 @@
-//! Takes away what a run set up (network namespaces, control groups, files for sockets, and all processes
-//! that it started), however it ended.
+//! Removes what a run has set up, however the run ended: network namespaces, control groups, files for
+//! sockets, and all processes that it started.
 //!
-//! All of it has names that begin with [`prefix`], which holds this program's process id; processes have it
-//! in their environment, under [`MARK`]. [`Janitor::employ`] starts this program once more, in a process
-//! group of its own, as one that waits for the end of its standard input, which comes with the end of the
-//! run: also when that panicked (which aborts it) or was killed. Then it cleans up. Where that one was killed
-//! as well, [`clean_up`] does it.
+//! All these have names that begin with [`prefix`], which includes this program's process id. Processes
+//! have the id in their environment, in the variable [`MARK`]. [`Janitor::employ`] starts this program once
+//! more, in its own process group. That process waits for the end of its standard input, which comes when
+//! the run ends, even if the run panicked (which aborts it) or was killed. Then it cleans up. If that
+//! process was killed as well, [`clean_up`] does it.
 
 use std::fmt;
 use std::fs;
@@ -20,22 +20,22 @@ use anyhow::{Context, Result, ensure};
 use machine::Machine;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Cleans up behind this process.
+/// Cleans up after this process.
 #[derive(Debug)]
 pub struct Janitor {
     child: Child,
-    /// Closed with the last breath of this process.
+    /// The pipe that closes when this process ends, however it ends.
     alive: Option<ChildStdin>,
 }
 
-/// The name of the subcommand that [`attend`]s.
+/// The name of the subcommand that runs [`attend`].
 pub const SUBCOMMAND: &str = "janitor";
 
 /// Where control groups are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 impl Janitor {
-    /// Starts it.
+    /// Starts the janitor process.
     pub fn employ() -> Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .arg(SUBCOMMAND)
@@ -56,41 +56,43 @@ impl Drop for Janitor {
     }
 }
 
-/// What all names begin with.
+/// The beginning of all names.
 const NAME: &str = "sluicegate-";
 
-/// What names of the process `run` begin with.
+/// The beginning of names for the process `run`.
 pub fn prefix(run: u32) -> String {
     format!("{NAME}{run}-")
 }
 
-/// The variable that all processes of a run have in their environment.
+/// An environment variable of all processes of a run.
 pub(crate) const MARK: &str = "SLUICELAB_RUN";
 
-/// Its value.
+/// The value of [`MARK`].
 pub(crate) fn mark() -> String {
     std::process::id().to_string()
 }
 
-/// What the janitor does: waits for the end of `run`, whose pipe standard input is, and cleans up behind it.
+/// The janitor's work: waits for the end of `run`, which holds the other end of standard input, and cleans
+/// up after it.
 pub fn attend(run: u32) -> Result<()> {
     io::stdin().lock().read_to_end(&mut Vec::new())?;
     clean(|of| of == run).map(drop)
 }
 
-/// Cleans up behind all runs that are over, and tells what it took away.
+/// Cleans up after all finished runs, and returns what it removed.
 pub fn clean_up() -> Result<Vec<String>> {
     clean(|run| !is_running(run))
 }
 
-/// Whether that process is there. A run's id may be another's by now; then what is left stays a while longer.
+/// Whether that process exists. Another process may have the id of a finished run; then its remains stay
+/// for now.
 fn is_running(pid: u32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
 
 /// Something that a run has set up.
 enum Left {
-    /// Its id and its name.
+    /// A process: its id and its name.
     Process(u32, String),
     Namespace(String),
     Group(PathBuf),
@@ -115,7 +117,7 @@ impl Left {
             Self::Namespace(name) => remove_namespace(name),
             Self::Group(path) => remove_group(path),
             Self::Directory(path) => {
-                // Its owner may be taking it away as well.
+                // Its owner may be removing it at the same time.
                 let _ = fs::remove_dir_all(path);
                 Ok(())
             }
@@ -131,12 +133,12 @@ impl Left {
     }
 }
 
-/// Takes away what runs that are over have left: their processes first.
+/// Removes what finished runs have left, processes first.
 fn clean(is_over: impl Fn(u32) -> bool) -> Result<Vec<String>> {
     let mut gone = Vec::new();
     for (_, left) in left().into_iter().filter(|(run, _)| is_over(*run)) {
         match left.take_away() {
-            // Its run may have ended only now, and have taken it away itself.
+            // The run may have ended just now, and have removed it itself.
             Err(error) if left.is_there() => return Err(error),
             _ => gone.push(left.to_string()),
         }
@@ -144,7 +146,7 @@ fn clean(is_over: impl Fn(u32) -> bool) -> Result<Vec<String>> {
     Ok(gone)
 }
 
-/// What there is of all runs, each with the run's process id.
+/// The remains of all runs, each with the run's process id.
 fn left() -> Vec<(u32, Left)> {
     let others = marked().into_iter().filter(|(pid, _)| *pid != std::process::id());
     let name = |pid| machine::process::name(pid).unwrap_or_default();
@@ -153,8 +155,9 @@ fn left() -> Vec<(u32, Left)> {
     let run_at = |path: &Path| run_of(path.file_name()?.to_str()?);
     let namespaces = Machine::this().names("/run/netns").into_iter();
     all.extend(namespaces.filter_map(|name| Some((run_of(&name)?, Left::Namespace(name)))));
-    // Directly below the root of a hierarchy: version 2 has one at the mount point, or beside those of
-    // version 1. Hierarchies of version 1 that are mounted together have several names, which are links.
+    // Groups are directly below the root of a hierarchy. That of version 2 is at the mount point, or beside
+    // those of version 1. Hierarchies of version 1 that are mounted together have several names, which are
+    // links.
     let hierarchies = directories(Path::new(CGROUPS));
     let within = hierarchies.iter().flat_map(|hierarchy| directories(hierarchy));
     let mut groups: Vec<PathBuf> =
@@ -167,7 +170,7 @@ fn left() -> Vec<(u32, Left)> {
     all
 }
 
-/// Processes of runs, as far as this user may look: their ids, and the runs'.
+/// The processes of runs, as far as this user may see them: their ids, and those of the runs.
 fn marked() -> Vec<(u32, u32)> {
     let mark = format!("{MARK}=");
     let of = |name: String| {
@@ -181,7 +184,7 @@ fn marked() -> Vec<(u32, u32)> {
     Machine::this().names("/proc").into_iter().filter_map(of).collect()
 }
 
-/// Kills what runs in the namespace `name` and deletes it.
+/// Kills the processes in the namespace `name`, and deletes it.
 pub fn remove_namespace(name: &str) -> Result<()> {
     let output = Command::new("ip").args(["netns", "pids", name]).output()?;
     kill_all(&String::from_utf8_lossy(&output.stdout))?;
@@ -190,10 +193,10 @@ pub fn remove_namespace(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Kills what runs in the control group and deletes it.
+/// Kills the processes in the control group, and deletes it.
 pub fn remove_group(path: &Path) -> Result<()> {
-    // Processes that were killed leave a moment later, and on busy CPUs seconds later. One that is just being
-    // started may come yet.
+    // Killed processes leave a moment later, and on busy CPUs seconds later. A process that is just
+    // starting may still come.
     for _ in 0..1000 {
         kill_all(&fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default())?;
         match fs::remove_dir(path) {
@@ -215,7 +218,7 @@ fn kill_all(pids: &str) -> Result<()> {
     for pid in pids.split_whitespace() {
         let pid: i32 = pid.parse().with_context(|| format!("no process id: {pid:?}"))?;
         if let Some(pid) = Pid::from_raw(pid) {
-            // It may have left by itself.
+            // The process may have ended by itself.
             let _ = kill_process(pid, Signal::KILL);
         }
     }
@@ -228,12 +231,12 @@ mod tests {
 
     #[test]
     fn what_a_run_left_behind_is_taken_away() {
-        // A run that is over: no process has so large an id.
+        // A finished run: no process has an id as large as this.
         let run = u32::MAX - std::process::id();
         let directory = std::env::temp_dir().join(format!("{}left", prefix(run)));
         fs::create_dir(&directory).unwrap();
         let mut sleeps = Command::new("sleep").arg("1000").env(MARK, run.to_string()).spawn().unwrap();
-        // It has its environment once it runs.
+        // The process has its environment only once it runs.
         while !marked().contains(&(sleeps.id(), run)) {
             thread::sleep(Duration::from_millis(5));
         }

@@ -1,9 +1,9 @@
-//! Starts a server where it is to run, waits until it listens, tells what it uses, and stops it: the same for
-//! every measurement.
+//! Starts a server, waits until it listens, reads its resource use, and stops it. All measurements use
+//! this.
 //!
 //! A server runs in the foreground, as the current user, pinned to its CPUs. Its standard error goes to a
-//! file, where lines `listening on http://ADDR/` are looked for, and which is quoted when the server does not
-//! come up.
+//! file. The launcher looks there for lines `listening on http://ADDR/`, and quotes the file if the server
+//! does not start.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,31 +20,32 @@ use rustix::io::Errno;
 use crate::programs::child::{Process, on_cpus};
 use crate::programs::interrupt;
 
-/// How long a server may take to listen (valgrind needs seconds), and to leave after SIGTERM.
+/// How long a server may take to listen (valgrind needs seconds), and to end after SIGTERM.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Where a server runs.
+/// The place of a server: CPUs, wrapper, log.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// It is pinned to these.
+    /// The CPUs to which it is pinned.
     pub cpus: &'a [usize],
-    /// Words before the server's own command line: what enters a namespace or a control group, or valgrind.
+    /// Words before the server's own command line, which enter a namespace or a control group, or run
+    /// valgrind.
     pub wrapper: &'a [String],
-    /// For its standard error.
+    /// The file for its standard error.
     pub log: &'a Path,
 }
 
-/// A running server, which ends when it is dropped; [`Server::stop`] tells whether it did so as asked.
+/// A running server. Dropping it ends it; [`Server::stop`] also reports whether it ended as requested.
 #[derive(Debug)]
 pub struct Server {
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: SocketAddr,
     process: Process,
 }
 
 impl Server {
-    /// Starts the server with this command line, and waits until `listens` finds its address in what it has
-    /// said so far.
+    /// Starts the server with this command line, and waits until `listens` finds its address in the output
+    /// so far.
     pub fn start(
         words: &[String],
         place: Place<'_>,
@@ -70,17 +71,17 @@ impl Server {
         }
     }
 
-    /// The process that was started; all others of the server descend from it.
+    /// The process that was started; all other processes of the server descend from it.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Whether it has ended by itself.
+    /// Whether the server has ended by itself.
     pub fn has_ended(&self) -> Result<bool> {
         self.process.has_ended()
     }
 
-    /// `http://ADDR` and `target`.
+    /// The URL `http://ADDR` with `target`.
     pub fn url(&self, target: &str) -> String {
         format!("http://{}{target}", self.address)
     }
@@ -90,7 +91,7 @@ impl Server {
         process::tree(self.id()).context("cannot list processes")
     }
 
-    /// Waits until the server has had nothing to do for a moment, 10 s at most.
+    /// Waits until the server has been idle for a moment, at most 10 s.
     pub fn settle(&self) -> Result<()> {
         let processes = self.processes()?;
         let start = Instant::now();
@@ -98,7 +99,7 @@ impl Server {
             interrupt::check()?;
             let before = sum(&processes, process::cpu_time_ns)?;
             thread::sleep(Duration::from_millis(100));
-            // A housekeeping timer may tick meanwhile: a millisecond in a hundred is quiet.
+            // A periodic timer may still run: a millisecond in a hundred counts as idle.
             let used = sum(&processes, process::cpu_time_ns)?.saturating_sub(before);
             if used < 1_000_000 || start.elapsed() > Duration::from_secs(10) {
                 return Ok(());
@@ -106,19 +107,19 @@ impl Server {
         }
     }
 
-    /// Asks the server to leave and waits for it, so that tools around it can write their results.
+    /// Sends SIGTERM and waits for the end, so that tools around the server can write their results.
     pub fn stop(self) -> Result<()> {
         self.process.stop(PATIENCE)
     }
 }
 
-/// The path of an executable that was built.
+/// The path of an executable, which must already be built.
 pub fn program(name: &str, path: &Path) -> Result<PathBuf> {
     path.canonicalize().with_context(|| format!("no {name} at {} (cargo build --release)", path.display()))
 }
 
-/// A figure of several processes together. One that has ended since they were listed is left out; the first
-/// is to be there still.
+/// The sum of a figure over several processes. A process that has ended since they were listed is left out,
+/// but the first one must still exist.
 pub fn sum(processes: &[u32], figure: impl Fn(u32) -> io::Result<u64>) -> Result<u64> {
     let mut sum = 0;
     for (number, &pid) in processes.iter().enumerate() {
@@ -130,12 +131,12 @@ pub fn sum(processes: &[u32], figure: impl Fn(u32) -> io::Result<u64>) -> Result
     Ok(sum)
 }
 
-/// Whether this is what `/proc` says of a process that is no more.
+/// Whether this is the error of `/proc` for a process that no longer exists.
 fn has_ended(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
 }
 
-/// The addresses on which a server has said that it listens, in lines that are whole.
+/// The addresses on which a server has reported that it listens, from complete lines.
 pub fn announced(said: &str) -> Vec<SocketAddr> {
     let whole = said.split_inclusive('\n').filter(|line| line.ends_with('\n'));
     let urls = whole.filter_map(|line| line.split_once("listening on http://"));
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(announced(said), ["127.0.0.1:40113".parse().unwrap(), "[::1]:1".parse().unwrap()]);
     }
 
-    /// A server that is no more than a script.
+    /// A server that is only a script.
     fn start(script: &str) -> Result<Server> {
         let directory = tempfile::tempdir()?;
         let place = Place { cpus: &[0], wrapper: &["env".to_owned()], log: &directory.path().join("stderr") };

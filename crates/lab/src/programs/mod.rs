@@ -1,9 +1,9 @@
 //! Starts, watches and ends programs.
 //!
-//! A [`child`] ends with this program. A server is started by the [`launcher`]. [`interrupt`] stops long
-//! work; the [`janitor`] removes what it has set up. [`spinner`] keeps a CPU busy; [`others`] warns of
-//! programs that are busy already; `ports` finds free ports; [`shell`] writes commands down. The
-//! [`testbed`] is the machine and the programs of a measurement.
+//! A [`child`] ends with this program. The [`launcher`] starts servers. [`interrupt`] stops long work, and
+//! the [`janitor`] removes what that has set up. [`spinner`] keeps a CPU busy; [`others`] warns of programs
+//! that are already busy; `ports` finds free ports; [`shell`] formats commands. The [`testbed`] describes
+//! the machine and the programs of a measurement.
 
 pub mod background;
 pub mod child;

@@ -1,4 +1,4 @@
-//! What else the machine has to do, which would be measured as well.
+//! Detects other load on the machine, which would distort measurements.
 
 use std::thread;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use machine::Machine;
 
 /// How long the machine is watched.
 const WATCHED: Duration = Duration::from_secs(1);
-/// A machine is busy from this part of its CPUs' time on: that is more than a kernel and its daemons take.
+/// From this part of the CPUs' time on, a machine is busy. A kernel and its daemons use less.
 const BUSY_PERCENT: u64 = 10;
 
-/// Watches the machine for a second, before anything is started. Gives the part of the CPUs' time that others
-/// had, in percent, if it is busy.
+/// Watches the machine for a second, before anything is started. Returns the part of the CPUs' time that
+/// other programs used, in percent, if the machine is busy.
 pub(crate) fn look() -> Option<u64> {
     let before = Machine::this().cpu_ticks();
     thread::sleep(WATCHED);
@@ -24,7 +24,7 @@ fn busy_percent(busy: u64, all: u64) -> Option<u64> {
     (percent >= BUSY_PERCENT).then_some(percent)
 }
 
-/// What the user is told of a busy machine.
+/// The warning about a busy machine.
 pub(crate) fn told(percent: u64) -> String {
     format!(
         "this machine's CPUs are busy already ({percent}% of the second before anything was started): stop \

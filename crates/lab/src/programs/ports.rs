@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use anyhow::{Result, bail};
 use machine::Machine;
 
-/// Below it are the ports that well-known servers have.
+/// Well-known servers use the ports below.
 const FIRST_PORT: u16 = 10_000;
 
-/// A port on which nobody listens, on any address, and which no other call in this process has given. It is
-/// none of those that the kernel gives to clients (ip(7), `ip_local_port_range`): one of these may be
-/// somebody's by the time a server starts on it. In a network namespace it is free as well.
+/// A port that is free on every address, and that no other call in this process has returned. It is outside
+/// the range that the kernel gives to clients (ip(7), `ip_local_port_range`), because the kernel might give
+/// such a port away before the server starts. In a network namespace the port is free as well.
 pub(crate) fn free_port() -> Result<u16> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let of_clients = Machine::this().local_ports().map_or(32_768, |(first, _)| first as u16);
     let ports = u32::from(of_clients.saturating_sub(FIRST_PORT));
     for _ in 0..ports {
-        // Labs that run at the same time begin at different ones.
+        // Several labs that run at the same time begin at different ports.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed).wrapping_add(process::id().wrapping_mul(61));
         let port = FIRST_PORT + (number % ports) as u16;
         if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {

@@ -1,4 +1,4 @@
-//! Words as a shell takes them.
+//! Formats words for a shell.
 
 /// A word, in quotes where it needs them.
 pub fn quoted(word: &str) -> String {
@@ -10,7 +10,7 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
-/// Words with blanks between them.
+/// Words separated by blanks.
 pub fn line<W: AsRef<str>>(words: impl IntoIterator<Item = W>) -> String {
     words.into_iter().map(|word| quoted(word.as_ref())).collect::<Vec<_>>().join(" ")
 }

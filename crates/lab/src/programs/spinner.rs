@@ -1,4 +1,4 @@
-//! Load that takes a server's CPU away from it, so that the server is what is short.
+//! Uses up CPU time on a server's CPU, so that the server is the bottleneck.
 
 use std::sync::atomic::Ordering;
 
@@ -6,8 +6,8 @@ use anyhow::Result;
 
 use crate::programs::background::Background;
 
-/// Starts `count` threads on one CPU that compute nothing, as fast as they can, until they are dropped:
-/// another program there is left one share of `count + 1`.
+/// Starts `count` threads that compute on one CPU until they are dropped. They compute nothing useful.
+/// Another program there gets one share of `count + 1`.
 pub fn start(cpu: usize, count: usize) -> Result<Vec<Background<()>>> {
     let spinner = |_| {
         Background::start("spinner", move |stop| {

@@ -1,4 +1,4 @@
-//! The machine and the programs that a table was made with.
+//! Describes the machine and the programs with which a table was made.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use machine::{Description, Machine};
 use serde::{Deserialize, Serialize};
 
-/// What a figure can't be read without.
+/// What a reader has to know to interpret a figure.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Testbed {
     #[serde(flatten)]
@@ -16,8 +16,8 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Describes this machine, and asks the programs for their versions: the peers, the tools and ours. Of
-    /// others nobody knows how they are asked, so they are left out, as is what is not installed.
+    /// Describes this machine, and asks the programs for their versions: the peers, the tools and ours.
+    /// Programs without a known way to ask are left out, and so are programs that are not installed.
     pub fn describe<'a>(programs: impl IntoIterator<Item = &'a Path>) -> Self {
         let mut versions: Vec<String> = Vec::new();
         for version in programs.into_iter().filter_map(version) {
@@ -28,8 +28,8 @@ impl Testbed {
         Self { machine: Machine::this().describe(), programs: versions }
     }
 
-    /// One line for above a table. `set` is the congestion control that servers had, if it was another than
-    /// the machine's.
+    /// A line to put above a table. `set` is the congestion control of the servers, if it differs from the
+    /// machine's.
     pub fn line(&self, set: Option<&str>) -> String {
         let Description { processor, cores, is_virtual, memory_mib, kernel, congestion_control, .. } =
             &self.machine;
@@ -43,7 +43,7 @@ impl Testbed {
     }
 }
 
-/// How programs are asked for their versions, by how their names begin.
+/// The options that print a program's version, by the beginning of its name.
 const ASKED: [(&str, &str); 8] = [
     ("nginx", "-v"),
     ("lighttpd", "-v"),
@@ -55,8 +55,8 @@ const ASKED: [(&str, &str); 8] = [
     ("sluice", "--version"),
 ];
 
-/// The first line that a program says about itself (wrk -v and nginx -v exit or print as they like),
-/// shortened to name and version.
+/// The first line of a program's version output, reduced to name and version. wrk -v and nginx -v differ
+/// from others in exit code and output.
 fn version(program: &Path) -> Option<String> {
     let name = program.file_name()?.to_str()?;
     let (_, option) = ASKED.iter().find(|(known, _)| name.starts_with(known))?;

@@ -1,9 +1,9 @@
-//! What an experiment has measured so far, as a file of JSON lines, so that it can be interrupted and gone on
-//! with.
+//! The journal of an experiment: everything measured so far, as a file of JSON lines. With it, an
+//! interrupted experiment can continue.
 //!
-//! The first line holds the version ([`SCHEMA`]) and the settings, each other one a key and a value. What is
-//! missing is what remains to be done. Each command that goes on with it is written down as well, with the
-//! machine that it ran on.
+//! The first line has the version ([`SCHEMA`]) and the settings. Each other line has a key and a value.
+//! What is missing has yet to be measured. Each command that continues the experiment is also recorded,
+//! with the machine on which it ran.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
@@ -22,28 +22,29 @@ use crate::record::{SCHEMA, old};
 /// An open journal.
 #[derive(Debug)]
 pub struct Journal {
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
-    /// `None`: it is only read.
+    /// `None`: the journal is read only.
     file: Option<File>,
     schema: u64,
     settings: Value,
     entries: HashMap<String, Value>,
 }
 
-/// A command that measured something, as others can repeat it.
+/// A command that measured something, in a form that others can repeat.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Session {
-    /// As it was typed.
+    /// The command line.
     pub command: String,
-    /// Where it ran, and with what.
+    /// The machine and the programs.
     pub machine: Testbed,
-    /// The part of the CPUs' time, in percent, that others had just before, where the machine was busy.
+    /// The part of the CPUs' time, in percent, that other programs used just before, if the machine was
+    /// busy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_percent: Option<u64>,
 }
 
-/// Which members differ.
+/// The members that differ.
 fn differing(one: &Value, other: &Value) -> String {
     let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else {
         return "all of them".to_owned();
@@ -54,7 +55,7 @@ fn differing(one: &Value, other: &Value) -> String {
 }
 
 impl Journal {
-    /// Goes on with the journal at `path`, or begins it. One with other settings is refused.
+    /// Opens the journal at `path` to continue it, or creates it. Refuses a journal with other settings.
     pub fn open(path: &Path, settings: &Value) -> Result<Self> {
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory)?;
@@ -84,7 +85,7 @@ impl Journal {
             path.display(),
             differing(&this.settings, settings),
         );
-        // A line without its end was cut off in the middle, and does not count.
+        // A line without an end was cut off, and does not count.
         if !text.is_empty() {
             file.set_len(whole(&text).len() as u64)?;
         }
@@ -92,7 +93,7 @@ impl Journal {
         Ok(this)
     }
 
-    /// Only looks at the journal at `path`, which is compressed if its name ends in `.gz`.
+    /// Opens the journal at `path` for reading only. It is compressed if its name ends in `.gz`.
     pub fn read(path: &Path) -> Result<Self> {
         let is_compressed = path.extension().is_some_and(|end| end == "gz");
         let text = if is_compressed { decompressed(path) } else { fs::read_to_string(path) };
@@ -124,15 +125,15 @@ impl Journal {
         Ok(Self { path: path.to_owned(), file: None, schema, settings, entries })
     }
 
-    /// What it was made with.
+    /// The settings with which it was made.
     pub fn settings(&self) -> &Value {
         &self.settings
     }
 
-    /// Writes down who goes on, unless that is who was there last.
+    /// Records the command that continues the journal, unless it is the same as the last one.
     pub fn begin_session(&mut self, session: &Session) -> Result<()> {
         let before = self.sessions()?;
-        // How busy the machine was is another thing each time.
+        // The load of the machine differs each time, so it does not count.
         let is_same = |last: &Session| last.command == session.command && last.machine == session.machine;
         if before.last().is_some_and(is_same) {
             Ok(())
@@ -141,25 +142,25 @@ impl Journal {
         }
     }
 
-    /// Who measured, in order.
+    /// The commands that measured, in order.
     pub fn sessions(&self) -> Result<Vec<Session>> {
         let all = (0..).map(|number| self.get(&session_key(number)));
         all.map_while(Result::transpose).collect()
     }
 
-    /// Whether the journal says anything under `key`.
+    /// Whether the journal has a value for `key`.
     pub fn has(&self, key: &str) -> bool {
         self.entries.contains_key(key)
     }
 
-    /// What the journal says under `key`.
+    /// The value for `key`.
     pub fn get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
         let Some(value) = self.entries.get(key) else { return Ok(None) };
         let value = serde_json::from_value(value.clone());
         value.map(Some).with_context(|| format!("the journal's entry {key} is of another version"))
     }
 
-    /// Writes down what was measured.
+    /// Records a value.
     pub fn put(&mut self, key: &str, value: &impl Serialize) -> Result<()> {
         let value = serde_json::to_value(value)?;
         let file = self.file.as_mut().context("this journal is only read")?;
@@ -168,7 +169,7 @@ impl Journal {
         Ok(())
     }
 
-    /// What is under `key`, measured now if it was not before.
+    /// The value for `key`. Measures it now if there is none.
     pub fn get_or<T: Serialize + DeserializeOwned>(
         &mut self,
         key: &str,
@@ -189,12 +190,12 @@ fn decompressed(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// At once, so that nobody sees half a line but where the machine stops.
+/// Writes a line in one call, so that a reader can see an incomplete line only if the machine stops.
 fn write_line(file: &mut File, line: &Value) -> Result<()> {
     Ok(file.write_all(format!("{line}\n").as_bytes())?)
 }
 
-/// All of `text` but a last line that has no end.
+/// The text without a last line that has no end.
 fn whole(text: &str) -> &str {
     text.rfind('\n').map_or("", |end| &text[..=end])
 }

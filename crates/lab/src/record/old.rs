@@ -1,9 +1,9 @@
-//! Journals of schema 1 and 2: what they called figures, which have other names now, and where they had 0 for
-//! what nobody knew. Nothing else knows them.
+//! Reads journals of schema 1 and 2. It has the old names of figures, and handles the zeros that meant
+//! "unknown". No other code knows the old forms.
 
 use serde_json::{Map, Value};
 
-/// Members of a trial's outcome, before and now.
+/// Old and new names of the members of a trial's outcome.
 const OF_OUTCOMES: [(&str, &str); 10] = [
     ("asked_per_s", "asked_requests_per_s"),
     ("good_per_s", "replies_2xx_per_s"),
@@ -17,7 +17,7 @@ const OF_OUTCOMES: [(&str, &str); 10] = [
     ("seconds", "replies_each_second"),
 ];
 
-/// Members of its members, or of each of these where there are several.
+/// Old and new names within a member, or within each element if the member is a list.
 const OF_MEMBERS: [(&str, &[(&str, &str)]); 8] = [
     (
         "cpu",
@@ -52,10 +52,10 @@ const OF_MEMBERS: [(&str, &[(&str, &str)]); 8] = [
     ("probes", &[("rate", "asked_requests_per_s"), ("ms", "found_ms")]),
 ];
 
-/// Figures of processes. Where these were not known, all but their memory were 0 up to schema 2.
+/// Figures of processes. Up to schema 2, all of these except memory were 0 if the processes were unknown.
 const OF_PROCESSES: [&str; 3] = ["descriptors", "context_switches_per_s", "read_mb_per_s"];
 
-/// Gives an outcome of a journal of that schema the form that it has now. Other values stay as they are.
+/// Converts an outcome of a journal of that schema to today's form. Other values stay as they are.
 pub(super) fn renew(value: &mut Value, schema: u64) {
     if schema == 1 {
         rename(value);
@@ -65,7 +65,7 @@ pub(super) fn renew(value: &mut Value, schema: u64) {
     }
 }
 
-/// Takes away what was 0 because there was nothing.
+/// Removes zeros that mean "none".
 fn forget(value: &mut Value) {
     let Some(outcome) = value.as_object_mut().filter(|outcome| outcome.contains_key("wait_ms")) else {
         return;
@@ -73,7 +73,7 @@ fn forget(value: &mut Value) {
     if outcome.get("memory_mb").is_some_and(Value::is_null) {
         outcome.extend(OF_PROCESSES.map(|name| (name.to_owned(), Value::Null)));
     }
-    // No reply takes no time.
+    // No real reply takes zero time.
     let is_empty = |times: &Map<String, Value>| times.get("max").and_then(Value::as_f64) == Some(0.0);
     if let Some(times) = outcome.get_mut("wait_ms").and_then(Value::as_object_mut).filter(|all| is_empty(all))
     {
@@ -88,7 +88,7 @@ fn forget(value: &mut Value) {
     }
 }
 
-/// Gives the members of an outcome of schema 1 the names that they have now.
+/// Renames the members of an outcome of schema 1.
 fn rename(value: &mut Value) {
     let Some(outcome) = value.as_object_mut().filter(|outcome| outcome.contains_key("times")) else { return };
     rename_all(outcome, &OF_OUTCOMES);
@@ -101,7 +101,7 @@ fn rename(value: &mut Value) {
             _ => {}
         }
     }
-    // It moved: the generator's CPU time is not where the server's and the machine's are.
+    // The generator's CPU time moved out of the figures of the server and the machine.
     let cost = outcome.get_mut("cpu").and_then(Value::as_object_mut);
     if let Some(cost) = cost.and_then(|cpu| cpu.remove("client_us_per_call")) {
         outcome.insert("generator_cpu_us_per_call".to_owned(), cost);

@@ -1,16 +1,16 @@
-//! Where the CPU time of a server went, by groups of functions: table 1 of the 2007 paper. `profiler` takes
-//! the samples.
+//! The profile of a server: its CPU time by groups of functions, as in table 1 of the 2007 paper.
+//! `profiler` takes the samples.
 
 use serde::{Deserialize, Serialize};
 
-/// Of one server at one point.
+/// The profile of one server at one point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Profile {
-    /// The point's name.
+    /// The name of the point.
     pub point: String,
-    /// The server's.
+    /// The name of the server.
     pub server: String,
-    /// Those with more before those with less.
+    /// The groups, the largest first.
     pub groups: Vec<Part>,
 }
 
@@ -18,8 +18,8 @@ pub struct Profile {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// Such as `networking`.
+    /// The group's name, such as `networking`.
     pub group: String,
-    /// Of the CPU time of all groups.
+    /// Its percentage of the CPU time of all groups.
     pub percent: f64,
 }

@@ -1,4 +1,4 @@
-//! What a search for settings was about, and what it came to: `tune.json` in its directory.
+//! The dimensions and results of a search for settings: `tune.json` in its directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,29 +9,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::unique::unique;
 
-/// What a search came to, in its directory.
+/// The file with the results of a search, in its directory.
 pub const FOUND: &str = "tune.json";
-/// The directory of the fresh rounds.
+/// The directory of the confirmatory rounds.
 pub const FRESH: &str = "fresh";
 
-/// The directory of the neighbours of the two best.
+/// The directory for the neighbours of the two best.
 pub const STEP: &str = "step";
-/// The directory of all combinations.
+/// The directory for all combinations.
 pub const ALL: &str = "all";
-/// How directories of passes through what was drawn begin; behind it is their number, from 1.
+/// The beginning of the names of directories for the passes; the number follows, from 1.
 pub const PASS: &str = "heat-";
 
-/// A setting, and the values that it may have, from the least to the most.
+/// A setting, and its possible values, from the least to the most.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dimension {
-    /// As a server's settings have it: `--workers`, `worker_processes`.
+    /// Its name in a server's settings: `--workers`, `worker_processes`.
     pub name: String,
     /// At least two.
     pub values: Vec<String>,
 }
 
 impl Dimension {
-    /// The setting with one of the values.
+    /// The setting with one of its values.
     pub fn with(&self, value: &str) -> String {
         format!("{}={value}", self.name)
     }
@@ -51,10 +51,10 @@ impl FromStr for Dimension {
     }
 }
 
-/// What came of a heat: who took part, best first.
+/// The result of a pass: its candidates, the best first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Heat {
-    /// Its directory.
+    /// The name of its directory.
     pub name: String,
     /// How often everything was measured.
     pub rounds: u32,
@@ -62,34 +62,34 @@ pub struct Heat {
     pub ranks: Vec<Rank>,
 }
 
-/// A candidate's place.
+/// A candidate's result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rank {
-    /// Its settings, as they are typed.
+    /// The settings in the form in which users type them.
     pub server: String,
     /// The value of each dimension.
     pub values: Vec<String>,
-    /// The median of what is compared; `None` if it would not run, or not serve its files.
+    /// The median of the compared quantity; `None` if the server did not run, or did not serve its files.
     pub median: Option<f64>,
-    /// Whether all of its trials are valid.
+    /// Whether all its trials are valid.
     pub is_valid: bool,
 }
 
-/// Everything that a search came to, as `tune.json` has it.
+/// All results of a search, as in `tune.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Found {
-    /// What was varied.
+    /// The varied settings.
     pub dimensions: Vec<Dimension>,
-    /// By what candidates were compared.
+    /// The quantity by which candidates were compared.
     pub quantity: String,
-    /// The heats, the first first. The last is that of fresh rounds.
+    /// All passes in order. The last is that of the confirmatory rounds.
     pub heats: Vec<Heat>,
-    /// Who took part before the fresh rounds and was within 2% of the best there.
+    /// The candidates that were within 2% of the best before the confirmatory rounds.
     pub plateau: Vec<String>,
 }
 
 impl Heat {
-    /// What it was for, in words. Its directory's name says nothing to anybody.
+    /// A description of the search, because its directory's name may say nothing.
     pub fn in_words(&self) -> String {
         let times = if self.rounds == 1 { "once".to_owned() } else { format!("{} times", self.rounds) };
         let what = match self.name.as_str() {
@@ -107,18 +107,18 @@ impl Heat {
 }
 
 impl Found {
-    /// The best of the fresh rounds.
+    /// The best of the confirmatory rounds.
     pub fn best(&self) -> Option<&Rank> {
         self.heats.last()?.ranks.first()
     }
 
-    /// How many different candidates took part.
+    /// The number of different candidates.
     pub fn tried(&self) -> usize {
         let all = self.heats.iter().flat_map(|heat| &heat.ranks).map(|rank| rank.server.as_str());
         unique(all).len()
     }
 
-    /// Of the search whose fresh rounds are in `directory`, if they are a search's.
+    /// The search whose confirmatory rounds are in `directory`, if there is one.
     pub fn of_fresh_rounds(directory: &Path) -> Result<Option<Self>> {
         let directory = directory.canonicalize()?;
         let parent = directory.parent().filter(|_| directory.ends_with(FRESH));
@@ -130,13 +130,13 @@ impl Found {
     }
 }
 
-/// Whether a directory has a search's results, or some of them.
+/// Whether a directory has results of a search.
 pub(crate) fn is_search(directory: &Path) -> bool {
     let first = format!("{PASS}1");
     [FOUND, FRESH, &first].iter().any(|name| directory.join(name).exists())
 }
 
-/// The directory that has a report: of a search, that of its fresh rounds.
+/// The directory with the report: for a search, that of its confirmatory rounds.
 pub fn reported(directory: &Path) -> PathBuf {
     let fresh = directory.join(FRESH);
     if directory.join(FOUND).exists() { fresh } else { directory.to_owned() }

@@ -1,6 +1,6 @@
-//! What the lab has written for servers to be configured by, so that a page tells what was measured when the
-//! trials are gone: the scripts that start them, or of older results the configuration files. Taken from
-//! where each server was started first: to have its replies compared.
+//! The scripts that start the servers, or for older results the servers' configuration files. With these, a
+//! page shows what was measured even when the trials' directories are gone. They come from the first start
+//! of each server, for comparing its replies.
 
 use std::fs;
 use std::path::Path;
@@ -11,13 +11,13 @@ use crate::record::TRIALS;
 use crate::report::results::Results;
 use crate::servers::script;
 
-/// Whether a file is written by the lab, for a server or for whoever wants to start it.
+/// Whether the lab wrote a file, as a server's configuration or as a script.
 fn is_told(path: &Path) -> bool {
     let ends = script::CONFIGURATIONS.into_iter().chain(["sh"]);
     path.extension().is_some_and(|extension| ends.into_iter().any(|end| extension == end))
 }
 
-/// A file of a server's configuration.
+/// A file with a server's configuration.
 #[derive(Debug)]
 pub(super) struct Configuration {
     pub(super) server: String,
@@ -26,7 +26,7 @@ pub(super) struct Configuration {
     pub(super) text: String,
 }
 
-/// Of all servers, as far as their trials are still in `directory`.
+/// The files of all servers, as far as their trials are still in `directory`.
 pub(super) fn of(results: &Results, directory: &Path) -> Result<Vec<Configuration>> {
     let mut all = Vec::new();
     let trials = directory.join(TRIALS);
@@ -49,7 +49,7 @@ pub(super) fn of(results: &Results, directory: &Path) -> Result<Vec<Configuratio
             files.push(entry?.path());
         }
         files.sort_unstable();
-        // A script has all files in it.
+        // A script includes all configuration files.
         let script = files.iter().find(|path| path.ends_with(script::name(server))).cloned();
         let files = script.map_or(files, |script| vec![script]);
         for path in files {

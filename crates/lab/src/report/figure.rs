@@ -1,8 +1,9 @@
-//! A figure of the page: a drawing with its legend, and below it, one click away, the same as a table.
+//! A figure of the page: a drawing with its legend. Below it, one click away, is a table with the same
+//! data.
 
 use super::svg::{Drawing, Look};
 
-/// Headings, and rows of as many cells.
+/// A table: headings, and rows with a cell for each of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     pub(super) headings: Vec<String>,
@@ -15,11 +16,11 @@ impl Table {
     }
 }
 
-/// What a colour and a marker stand for.
+/// An entry of the legend: a colour and a marker.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
     pub(super) class: String,
-    /// `None`: an area rather than a line.
+    /// `None`: the entry is for an area, not a line.
     pub(super) marker: Option<String>,
     pub(super) name: String,
 }
@@ -34,13 +35,19 @@ impl Key {
     }
 }
 
-/// A drawing with all that belongs to it.
+/// A drawing with its title, legend and table.
 #[derive(Debug)]
 pub(super) struct Figure {
     pub(super) title: String,
-    /// How it is to be read.
+    /// How to read the figure.
     pub(super) note: &'static str,
     pub(super) keys: Vec<Key>,
     pub(super) drawing: Drawing,
     pub(super) table: Table,
+}
+
+/// A title as a file's name: lower case, words joined by hyphens.
+pub(super) fn slug(title: &str) -> String {
+    let words = title.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-").to_lowercase()
 }

@@ -1,5 +1,5 @@
-//! Results for other programs: a line of CSV for each trial with all of its figures, and everything as JSON.
-//! A column is called as the figure is in JSON, with `_` between the names of members.
+//! Results for other programs: CSV with a line of all figures for each trial, and JSON with everything. A
+//! column has the name of the figure in JSON, with `_` between the names of nested members.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::record::outcome::Outcome;
 use crate::report::results::{Results, Trial};
 
-/// What a line says of a trial besides figures.
+/// The columns about a trial besides its figures.
 const HEADINGS: [&str; 11] = [
     "stage",
     "point",
@@ -23,7 +23,7 @@ const HEADINGS: [&str; 11] = [
     "directory",
 ];
 
-/// A line for each try of each trial, after one with headings.
+/// A line of headings, then a line for each try of each trial.
 pub(super) fn csv(results: &Results) -> String {
     let place = |trial: &Trial<'_>| {
         let Trial { stage, found, server, round, number, outcome } = trial;
@@ -60,7 +60,7 @@ pub(super) fn csv(results: &Results) -> String {
     text
 }
 
-/// RFC 4180.
+/// A line in the format of RFC 4180.
 fn line(cells: impl Iterator<Item = String>) -> String {
     let quoted = |cell: String| {
         if cell.contains(['"', ',', '\n', '\r']) {
@@ -72,7 +72,7 @@ fn line(cells: impl Iterator<Item = String>) -> String {
     cells.map(quoted).collect::<Vec<_>>().join(",") + "\r\n"
 }
 
-/// All numbers that are not in lists, by the names of their members.
+/// All numbers outside lists, by the names of their members.
 fn figures(outcome: &Outcome) -> BTreeMap<String, f64> {
     let mut all = BTreeMap::new();
     gather(&serde_json::to_value(outcome).unwrap_or_default(), "", &mut all);

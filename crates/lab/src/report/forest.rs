@@ -1,6 +1,6 @@
-//! The first picture of a page: every comparison as a row over one axis. A row has the interval of the ratio,
-//! beside the margin within which two servers count as equal. The sentence above it counts who is better
-//! where.
+//! The first picture of a page: a row for every comparison, all over one axis. A row has the interval of
+//! the ratio, beside the margin within which two servers count as equal. The sentence above it counts which
+//! server is better in how many comparisons.
 
 use super::figure::{Figure, Key, Table};
 use super::svg::axis::Axis;
@@ -9,7 +9,7 @@ use crate::judging::verdict::{Says, Verdict};
 use crate::report::results::Results;
 use crate::unique::unique;
 
-/// Rows of the picture. The table below it has all comparisons.
+/// The most rows of the picture. The table below it has all comparisons.
 const MOST: usize = 24;
 
 /// The picture, if any two servers were compared: differences first.

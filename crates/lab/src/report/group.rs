@@ -1,5 +1,5 @@
-//! Points that differ in nothing but their load make one section of the page: figures over the load, or rows
-//! for each. Here is what all of its figures ask for.
+//! Points that differ only in their load form a group, which is one section of the page: figures over the
+//! load, or rows for each load. This module has what all figures of a section need.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ use crate::record::outcome::Outcome;
 use crate::report::results::Results;
 use crate::unique::unique;
 
-/// What looks the same everywhere on the page.
+/// What all sections of the page share.
 #[derive(Debug)]
 pub(crate) struct Scene<'a> {
     pub(crate) results: &'a Results,
-    /// Names of all servers; each has the look of its place.
+    /// The names of all servers. A server's index determines its colour and marker.
     names: Vec<&'a str>,
 }
 
-/// Points with one setting, in order of their loads.
+/// Points that differ only in their load, in order of the loads.
 #[derive(Debug)]
 pub(crate) struct Group<'a> {
     pub(crate) scene: &'a Scene<'a>,
-    /// The name that they have in common.
+    /// The part of the name that they share.
     pub(crate) title: String,
     pub(crate) points: Vec<&'a Found>,
 }
@@ -44,7 +44,7 @@ impl<'a> Scene<'a> {
         Self { results, names: unique(servers.map(|server| server.name.as_str())) }
     }
 
-    /// Of a server by its name.
+    /// The colour and marker of a server.
     pub(crate) fn look(&self, name: &str) -> Look {
         let number = |name: &str| self.names.iter().position(|other| *other == name);
         let first = name.strip_suffix(" again").and_then(number);
@@ -55,7 +55,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// All points that have anything, in groups.
+    /// All points with results, in groups.
     pub(crate) fn groups(&'a self) -> Vec<Group<'a>> {
         let mut groups: Vec<Group<'a>> = Vec::new();
         for found in self.results.found.iter().chain(&self.results.judged) {
@@ -86,7 +86,7 @@ fn title(found: &Found) -> String {
     found.point.name.replacen(&format!(", {}", found.point.setting.load), "", 1)
 }
 
-/// By which loads are sorted.
+/// The number by which loads are sorted.
 fn load(found: &Found) -> f64 {
     match found.point.setting.load {
         Load::Sessions(sessions) => f64::from(sessions),
@@ -101,24 +101,24 @@ impl<'a> Group<'a> {
         self.points[0].point.setting.load.is_open()
     }
 
-    /// Each server at each point.
+    /// All combinations of server and point.
     pub(crate) fn places(&self) -> impl Iterator<Item = Place<'a>> {
         let of = |found: &'a Found| found.series.iter().map(move |series| Place { found, series });
         self.points.clone().into_iter().flat_map(of)
     }
 
-    /// The same, server by server.
+    /// All combinations of server and point, server by server.
     pub(crate) fn by_server(&self) -> Vec<(&'a str, Vec<Place<'a>>)> {
         let names = unique(self.places().map(Place::name)).into_iter();
         names.map(|name| (name, self.places().filter(|place| place.name() == name).collect())).collect()
     }
 
-    /// How a server looks, for the legend of a figure.
+    /// A server's entry in the legend of a figure.
     pub(in crate::report) fn key(&self, name: &str) -> Key {
         Key::of(name, self.scene.look(name))
     }
 
-    /// What stands above them.
+    /// The heading of the section.
     pub(crate) fn heading(&self) -> String {
         match &self.points[..] {
             [one] => one.point.name.clone(),
@@ -130,13 +130,13 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// What a row is called: with its load where there are several.
+    /// The name of a row, which includes the load if there are several.
     pub(crate) fn row(&self, place: Place<'_>) -> String {
         let name = place.name();
         if self.points.len() == 1 { name.to_owned() } else { format!("{name}, {}", place.load()) }
     }
 
-    /// All that these were measured in, in words.
+    /// The common setting of these points in words.
     pub(crate) fn setting(&self) -> String {
         let loads: Vec<String> =
             self.points.iter().map(|found| found.point.setting.load.to_string()).collect();
@@ -144,7 +144,7 @@ impl<'a> Group<'a> {
         let Setting { workload, clients, memory, disk, others, cold, share, .. } = setting;
         let Setting { turn_us, both_cpus, cpus, receive, rules, lengths, generator, .. } = setting;
         let mut said = vec![format!("workload {workload}")];
-        // What its name does not say, where it is so.
+        // Properties of the workload that its name does not show.
         let members = serde_json::to_value(workload).unwrap_or_default();
         if matches!(members["kind"].as_str(), Some("specweb99" | "support")) {
             let of = ["directories", "sessions"].into_iter().filter_map(|key| Some((key, members.get(key)?)));
@@ -196,7 +196,7 @@ impl<'a> Place<'a> {
         self.found.point.setting.load.to_string()
     }
 
-    /// A row of a table: server and load before all else.
+    /// A row of a table. Server and load come first.
     pub(crate) fn cells(&self, more: impl IntoIterator<Item = String>) -> Vec<String> {
         [self.name().to_owned(), self.load()].into_iter().chain(more).collect()
     }
@@ -205,13 +205,13 @@ impl<'a> Place<'a> {
         Sample::of(self.series, value)
     }
 
-    /// Requests per second that clients were to make: the median.
+    /// The median of the requested rates.
     pub(crate) fn offered(&self) -> Option<f64> {
         self.sample(offered).median().filter(|offered| offered.is_finite())
     }
 }
 
-/// Requests per second that clients were to make in a trial.
+/// The requested rate of a trial.
 pub(crate) fn offered(outcome: &Outcome) -> f64 {
     outcome.asked_requests_per_s.unwrap_or(f64::NAN)
 }

@@ -1,5 +1,5 @@
-//! What a search for settings came to: each heat's candidates, and how good pairs of values were together. A
-//! cell has the best of those that had both values, whatever their others were.
+//! The results of a search for settings: each pass's candidates, and heat maps of pairs of values. A cell
+//! has the best result of all candidates with both values, whatever their other values are.
 
 use super::figure::Table;
 use super::sample::{cell, digits};
@@ -7,17 +7,17 @@ use crate::description::quantity::{Better, Quantity};
 use crate::judging::series::mark;
 use crate::record::tuned::{Found, Heat, Rank};
 
-/// A search.
+/// The results of a search.
 #[derive(Debug)]
 pub(super) struct Searched {
     pub(super) quantity: String,
     pub(super) plateau: String,
     pub(super) maps: Vec<HeatMap>,
-    /// Of each heat, what it is called.
+    /// For each pass, its name and its table.
     pub(super) heats: Vec<(String, Table)>,
 }
 
-/// Values of one setting in rows, of another in columns.
+/// A map with the values of one setting in rows, and of another in columns.
 #[derive(Debug)]
 pub(super) struct HeatMap {
     pub(super) title: String,
@@ -29,13 +29,13 @@ pub(super) struct HeatMap {
 #[derive(Debug)]
 pub(super) struct Cell {
     pub(super) text: String,
-    /// In percent: 100 is the best of the map, 0 the worst.
+    /// In percent: 100 is the best cell of the map, 0 the worst.
     pub(super) heat: f64,
 }
 
 impl Searched {
     pub(super) fn of(found: &Found) -> Self {
-        // The last is that of fresh rounds.
+        // The last is that of the confirmatory rounds.
         let before = found.heats.split_last().map_or(&[][..], |(_, before)| before);
         let ranks: Vec<&Rank> = before.iter().flat_map(|heat| &heat.ranks).collect();
         let count = found.dimensions.len();

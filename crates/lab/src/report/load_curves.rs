@@ -1,5 +1,5 @@
-//! Figures over the offered rate, or over the CPU time that servers took: what they do as clients come
-//! faster, with every repetition a point, the median a line, and the interval of the median a band.
+//! Figures over the offered rate, or over the servers' CPU time: how servers behave as the rate rises.
+//! Every repetition is a point, the median is a line, and the interval of the median is a band.
 
 use super::figure::{Figure, Key, Table};
 use super::group::{Group, Place, offered};
@@ -10,20 +10,20 @@ use super::svg::plot::Plot;
 use crate::judging::series::Series;
 use crate::statistics::Interval;
 
-/// What curves are drawn over.
+/// The horizontal axis of curves.
 #[derive(Clone, Copy)]
 pub(super) struct Over {
-    /// What follows a figure's title in its drawing.
+    /// The end of a figure's title.
     told: &'static str,
-    /// Of the axis, and of the table.
+    /// The unit, for the axis and the table.
     unit: &'static str,
     heading: &'static str,
-    /// What repetitions are listed under, where each has its own.
+    /// The heading for the repetitions' own values, where they differ.
     each: Option<&'static str>,
     of: Value,
 }
 
-/// Over what clients asked for.
+/// Over the offered rate.
 pub(super) const RATE: Over = Over {
     told: " over the offered rate",
     unit: "offered, requests/s",
@@ -32,7 +32,7 @@ pub(super) const RATE: Over = Over {
     of: offered,
 };
 
-/// Over what the server took (Hashemian et al. 2014, figures 5 and 6).
+/// Over the server's CPU time (Hashemian et al. 2014, figures 5 and 6).
 pub(super) const CPU: Over = Over {
     told: "",
     unit: "server, % of a CPU",
@@ -41,18 +41,18 @@ pub(super) const CPU: Over = Over {
     of: |outcome| outcome.cpu.server_cpus * 100.0,
 };
 
-/// What is drawn over that.
+/// The vertical axis of a curve.
 pub(super) struct Curve<'a> {
     pub(super) over: Over,
     pub(super) title: &'a str,
     pub(super) unit: &'a str,
     pub(super) of: Value,
     pub(super) is_log: bool,
-    /// Of each request that is offered, where all of them are answered.
+    /// The value for each offered request, if all requests are answered.
     pub(super) per_request: Option<f64>,
 }
 
-/// How these figures are to be read.
+/// How to read these figures.
 pub(super) const READING: &str = "Lines: medians; bands: where they are with 95% certainty; small: each \
     repetition; crosses: trials that don't count.";
 
@@ -99,13 +99,14 @@ pub(super) fn figure(group: &Group<'_>, curve: &Curve<'_>) -> Figure {
     Figure { title: (*title).to_owned(), note: "", keys, drawing: plot.drawing(), table }
 }
 
-/// Where each trial stands, and whether it counts.
+/// The position of each trial, and whether it counts.
 fn each(series: &Series, over: Value, value: Value) -> impl Iterator<Item = (f64, f64, bool)> {
     let placed = series.tries().map(move |outcome| (over(outcome), value(outcome), counts(outcome)));
     placed.filter(|(at, value, _)| at.is_finite() && value.is_finite())
 }
 
-/// The area below each server's curve, over the rates that all were measured at, as a part of the largest.
+/// The area below each server's curve, over the rates that all servers have, as a fraction of the largest
+/// area.
 pub(super) fn areas(group: &Group<'_>, of: Value) -> Vec<(String, Option<f64>)> {
     let area = |places: &[Place<'_>]| {
         let corner = |place: &Place<'_>| Some((place.offered()?, place.sample(of).median()?));

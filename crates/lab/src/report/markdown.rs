@@ -1,5 +1,5 @@
-//! What an experiment came to as tables in Markdown, for documents: a row for each point, a column for each
-//! kind of server, in which the best of its settings stands.
+//! The results of an experiment as tables in Markdown, for documents. A row is a point, and a column is a
+//! kind of server, with the best of its settings.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::servers::spec::Spec;
 use crate::table;
 use crate::unique::unique;
 
-/// By what each point compares first; and system calls, if they were counted.
+/// The tables: the first quantity of each point, and system calls if they were counted.
 pub fn text(results: &Results) -> String {
     let kinds = unique(results.found.iter().flat_map(|found| servers(found).map(kind)));
     let headings: Vec<&str> = ["point"].into_iter().chain(kinds.iter().map(String::as_str)).collect();
@@ -42,7 +42,7 @@ pub fn text(results: &Results) -> String {
     text
 }
 
-/// `4.98, 1.29 (1.27 to 1.31), sendfile=off`.
+/// A cell, such as `4.98, 1.29 (1.27 to 1.31), sendfile=off`.
 fn told(found: &Found, series: &Series) -> String {
     let Some(quantity) = found.point.compare.first() else { return String::new() };
     let first = &found.series[0];
@@ -58,18 +58,18 @@ fn told(found: &Found, series: &Series) -> String {
     told.join(", ")
 }
 
-/// Those that are compared.
+/// The compared servers, without the A/A control.
 fn servers(found: &Found) -> impl Iterator<Item = &Spec> {
     let first = &found.point.servers[0];
     found.point.servers.iter().filter(move |server| !server.is_again_of(first))
 }
 
-/// A command is of a kind of its own.
+/// The kind of a server. Each command is its own kind.
 fn kind(spec: &Spec) -> String {
     spec.kind.name().unwrap_or(&spec.name).to_owned()
 }
 
-/// The best of a kind, by what its point compares first.
+/// The best server of a kind, by the first quantity of its point.
 fn best<'a>(found: &'a Found, of: &str) -> Option<&'a Series> {
     let quantity: &Quantity = found.point.compare.first()?;
     let first = &found.point.servers[0];

@@ -1,12 +1,12 @@
-//! What an experiment came to, as files in its directory: `report.html` for people, `results.csv` and
-//! `results.json` for other programs.
+//! Writes the results of an experiment as files in its directory: `report.html` for people, `results.csv`
+//! and `results.json` for other programs.
 //!
-//! All of them are made from [`Results`], as is the [`summary`] for a terminal. The `page` has its points
-//! in groups (`group`), each of which becomes a `section` with figures: over the offered rate
-//! (`load_curves`), as `rows`, of response `times`; what a search for settings came to has a `heat_map`,
-//! what an application did is `work`; the files by which servers were configured are `configurations`. A
-//! `figure` is a drawing (`svg`) with the same as a table; what trials say about a quantity is a `sample`.
-//! [`markdown`] has tables for documents, `sizes` draws what others have found beside what was found here.
+//! All of them come from [`Results`], as does the [`summary`] for a terminal. The `page` has its points in
+//! groups (`group`), each of which becomes a `section` with figures: over the offered rate (`load_curves`),
+//! as `rows`, and of response `times`. A `heat_map` shows the results of a search for settings, and `work`
+//! what an application did. `configurations` are the files that configured the servers. A `figure` is a
+//! drawing (`svg`) with its table. A `sample` has the trials' values of one quantity. [`markdown`] has
+//! tables for documents, and `sizes` draws the findings of others beside ours.
 
 mod configurations;
 mod figure;
@@ -42,10 +42,10 @@ use self::page::Page;
 use crate::record::tuned::Found;
 use crate::report::results::Results;
 
-/// The files that are written, the page first.
+/// The names of the files, the page first.
 pub const FILES: [&str; 3] = ["report.html", "results.csv", "results.json"];
 
-/// Writes what `directory` came to into it. Gives the path of the page.
+/// Writes the results of `directory` into it. Returns the path of the page.
 pub fn write(results: &Results, directory: &Path) -> Result<PathBuf> {
     let searched = Found::of_fresh_rounds(directory)?;
     let texts = [
@@ -60,7 +60,7 @@ pub fn write(results: &Results, directory: &Path) -> Result<PathBuf> {
     Ok(directory.join(FILES[0]))
 }
 
-/// A page's address, as browsers take it.
+/// A page's address for browsers.
 pub fn address(page: &Path) -> String {
     const PLAIN: &AsciiSet =
         &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');

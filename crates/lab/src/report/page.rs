@@ -1,15 +1,15 @@
-//! The page: verdicts first, then what was measured where, what others have found, the sections, and at the
-//! end the trials that don't count. It needs nothing from anywhere, and says so to the browser.
+//! The page: verdicts first, then what was measured where, the findings of others, the sections, and at the
+//! end the trials that don't count. The page loads nothing from outside, and tells the browser to refuse
+//! that.
 
 use askama::Template;
 use serde_json::Value;
 
 use super::configurations::Configuration;
-use super::figure::{Figure, Table};
+use super::figure::{Figure, Table, slug};
 use super::forest;
 use super::group::Scene;
 use super::heat_map::Searched;
-use super::pictures::slug;
 use super::sample::{counts, digits};
 use super::section::Section;
 use crate::judging::holding::Holding;
@@ -18,7 +18,7 @@ use crate::record::tuned::Found;
 use crate::report::results::{Held, Results, Sentence, Trial};
 use crate::unique::unique;
 
-/// All that the template writes down.
+/// The data of the template.
 #[derive(Debug, Template)]
 #[template(path = "report.html")]
 pub(super) struct Page<'a> {
@@ -64,7 +64,7 @@ impl<'a> Page<'a> {
 }
 
 impl Page<'_> {
-    /// All figures, each with a name that a file can have.
+    /// All figures, each with a name for a file.
     pub(super) fn figures(&self) -> Vec<(String, &Figure)> {
         let mut all: Vec<(String, &Figure)> = Vec::new();
         all.extend(self.forest.iter().map(|figure| ("comparisons".to_owned(), figure)));
@@ -76,7 +76,7 @@ impl Page<'_> {
     }
 }
 
-/// The class of a finding of others, and what stands before it.
+/// The class of a finding, and its badge.
 fn badge(held: &Held) -> (&'static str, &'static str) {
     let class = match held.says {
         Holding::Holds => "better",
@@ -117,7 +117,7 @@ fn servers(results: &Results) -> Table {
     table
 }
 
-/// The first of each point, held against itself.
+/// The A/A control of each point: the first server against itself.
 fn again(results: &Results) -> Table {
     let mut table = Table::new(&["point", "quantity", "server", "times itself", "which is"]);
     let margin = results.experiment.margin;
@@ -137,7 +137,7 @@ fn again(results: &Results) -> Table {
     table
 }
 
-/// Every trial that is not averaged in, and why.
+/// Every trial that is not included in averages, with the reason.
 fn uncounted(results: &Results) -> Table {
     let mut table =
         Table::new(&["point", "server", "round", "try", "replies/s", "", "why it does not count"]);

@@ -1,5 +1,5 @@
-//! The figures of a page as files of their own, for documents: SVG with its styles, light or dark as the
-//! reader's system is. `sluicelab report DIR --pictures OUT` writes them.
+//! Writes the figures of a page as separate SVG files, for documents. Their styles are inside, light or
+//! dark as the reader's system is. `sluicelab report DIR --pictures OUT` writes them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::page::Page;
 use super::svg::WIDTH;
 use crate::report::results::Results;
 
-/// A figure below its title and its legend.
+/// A figure with its title and its legend above it.
 #[derive(Debug, Template)]
 #[template(path = "picture.svg")]
 struct Picture<'a> {
@@ -20,11 +20,11 @@ struct Picture<'a> {
     keys: Vec<Placed<'a>>,
     width: f64,
     height: f64,
-    /// Where the drawing begins.
+    /// The vertical position of the drawing.
     top: f64,
 }
 
-/// An entry of the legend, and where it stands.
+/// An entry of the legend, and its position.
 #[derive(Debug)]
 struct Placed<'a> {
     of: &'a Key,
@@ -32,7 +32,7 @@ struct Placed<'a> {
     y: f64,
 }
 
-/// From the top to the legend, and from line to line of it.
+/// The distances from the top to the legend, and between lines of the legend.
 const TITLE: f64 = 40.0;
 const LINE: f64 = 18.0;
 
@@ -63,10 +63,4 @@ pub fn write(results: &Results, out: &Path) -> Result<Vec<PathBuf>> {
         written.push(path);
     }
     Ok(written)
-}
-
-/// A title as a file's name: lower case, words joined by hyphens.
-pub(super) fn slug(title: &str) -> String {
-    let words = title.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
-    words.collect::<Vec<_>>().join("-").to_lowercase()
 }

@@ -1,6 +1,6 @@
-//! How often a page of verdicts is right, and how often it tells a difference where there is none: pages are
-//! drawn from rounds of a server beside itself that were measured and kept (`docs/measurements/equals`). A
-//! difference is put in by multiplying what was measured.
+//! Tests how often a page of verdicts is right, and how often it reports a difference where there is none.
+//! The pages are drawn from kept rounds of a server that was measured against itself
+//! (`docs/measurements/equals`). To simulate a difference, the figures are multiplied.
 
 use std::fs;
 use std::path::Path;
@@ -15,11 +15,11 @@ use crate::judging::verdict::{Says, Verdict};
 use crate::report::results::{EXPERIMENT, JOURNAL, Results};
 
 const PAGES: u32 = 1_000;
-/// What `sluicelab compare` measures.
+/// The number of rounds of `sluicelab compare`.
 const ROUNDS: usize = 10;
 const MARGIN: f64 = 0.02;
 
-/// What was measured, of a closed loop and of a rate.
+/// The kept measurements, in a closed loop and at a rate.
 fn kept() -> Vec<Found> {
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/measurements/equals");
     let directory = tempfile::tempdir().unwrap();
@@ -29,7 +29,7 @@ fn kept() -> Vec<Found> {
     fs::write(directory.path().join(JOURNAL), unpacked.stdout).unwrap();
     let mut results = Results::of(directory.path()).unwrap();
     assert_eq!(results.missing, 0);
-    // No verdict rests on slices. The bootstrap does, which would take most of the time.
+    // Verdicts do not use slices. Without them there is no bootstrap, which would take most of the time.
     let series = results.found.iter_mut().flat_map(|found| &mut found.series);
     series
         .flat_map(|series| series.rounds.iter_mut().flatten())
@@ -37,7 +37,7 @@ fn kept() -> Vec<Found> {
     results.found
 }
 
-/// A page with rounds of these, drawn again. Each server but the first has `times` as much.
+/// A page with rounds that are drawn from these. `times` changes the second server's figures.
 fn page(found: &[Found], random: &mut Pcg64Mcg, times: impl Fn(&Found, &mut Taken)) -> Vec<Verdict> {
     let pages: Vec<Found> = found
         .iter()
@@ -57,7 +57,7 @@ fn page(found: &[Found], random: &mut Pcg64Mcg, times: impl Fn(&Found, &mut Take
     holding::judge(&pages, &[], &[], MARGIN, &|_, _, _| None).0
 }
 
-/// In how many of all pages it is so.
+/// The fraction of pages for which it is true.
 fn part(what: impl Fn(&mut Pcg64Mcg) -> bool) -> f64 {
     let mut random = Pcg64Mcg::seed_from_u64(1);
     f64::from((0..PAGES).filter(|_| what(&mut random)).count() as u32) / f64::from(PAGES)

@@ -1,5 +1,4 @@
-//! What a directory of results says, whether all of it has been measured or not: tables, plots and pages are
-//! made from this.
+//! The content of a directory of results, complete or not. Tables, plots and pages are made from this.
 
 use std::path::Path;
 
@@ -21,51 +20,51 @@ use crate::record::outcome::Outcome;
 use crate::record::profile::Profile;
 use crate::statistics::Ratio;
 
-/// The experiment, in a directory of results.
+/// The experiment's file in a directory of results.
 pub const EXPERIMENT: &str = "experiment.toml";
-/// What was measured so far.
+/// The journal's file in a directory of results.
 pub const JOURNAL: &str = "journal.jsonl";
 
-/// The version of `results.json`, which it has as `schema`: changes when something is removed, renamed or
-/// comes to mean something else. Journals have a version of their own.
+/// The version of `results.json`, in its member `schema`. It changes when something is removed, renamed or
+/// gets another meaning. Journals have a separate version.
 pub const SCHEMA: u64 = 3;
 
-/// Everything. What it looks like as `results.json` is in `docs/schemas/results.schema.json`.
+/// All results. `docs/schemas/results.schema.json` describes their form in `results.json`.
 #[derive(Debug, Serialize)]
 pub struct Results {
-    /// The version of this.
+    /// The version of these results.
     pub schema: u64,
-    /// What was asked for.
+    /// The experiment.
     pub experiment: Experiment,
     /// CPUs, network, builds.
     pub settings: Value,
-    /// Who measured, and on which machine.
+    /// The commands that measured, with their machines.
     pub sessions: Vec<Session>,
-    /// Servers that take no part somewhere: name, point, and why.
+    /// The servers that were left out somewhere: name, point, and reason.
     pub left_out: Vec<LeftOut>,
-    /// What came of each point, those that calibrate first, those that judge last.
+    /// The results of calibration points.
     pub calibrating: Vec<Found>,
-    /// The points of the experiment.
+    /// The results of the experiment's points.
     pub found: Vec<Found>,
-    /// Who was judged.
+    /// The results of confirmatory rounds.
     pub judged: Vec<Found>,
-    /// What follows.
+    /// The verdicts.
     pub verdicts: Vec<Verdict>,
-    /// Why servers were not in a steady state.
+    /// The reasons why servers were not in a steady state.
     pub unsteady: Vec<String>,
-    /// What others have found, and whether it holds.
+    /// The findings of others, and whether they hold.
     pub findings: Vec<Held>,
-    /// Where CPU time went, of those that were sampled.
+    /// The profiles of servers that were sampled.
     pub profiles: Vec<Profile>,
-    /// How many system calls replies took, of those whose calls were counted.
+    /// The system calls per reply of servers whose calls were counted.
     pub system_calls: Vec<SystemCalls>,
-    /// How many trials there are, as far as is known.
+    /// The number of trials, as far as it is known.
     pub trials: usize,
-    /// How many of them are not measured yet.
+    /// The number of trials that are not measured yet.
     pub missing: usize,
 }
 
-/// A server that takes no part.
+/// A server that was left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[expect(missing_docs, reason = "named for what they are")]
 pub struct LeftOut {
@@ -74,7 +73,7 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// System calls of a server at a point.
+/// The system calls of a server at a point.
 #[derive(Clone, Debug, Serialize)]
 #[expect(missing_docs, reason = "named for what they are")]
 pub struct SystemCalls {
@@ -83,12 +82,12 @@ pub struct SystemCalls {
     pub per_reply: f64,
 }
 
-/// A server's figure jumps between two states at a point.
+/// A server's figure that jumps between two states at a point.
 struct Jump<'a> {
     server: &'a str,
     point: &'a str,
     of: Quantity,
-    /// The first server does not jump with it, so that nothing can be told of the two.
+    /// The first server does not jump with it, so the two cannot be compared.
     is_alone: bool,
     why: String,
 }
@@ -96,46 +95,46 @@ struct Jump<'a> {
 /// One try of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial<'a> {
-    /// What it was for: `calibrating`, `measuring` or `judging`.
+    /// Its stage: `calibrating`, `measuring` or `judging`.
     pub stage: &'static str,
-    /// Where.
+    /// Its point.
     pub found: &'a Found,
-    /// Whose name.
+    /// The server's name.
     pub server: &'a str,
-    /// From 1.
+    /// The round, from 1.
     pub round: usize,
-    /// From 1: which of the round's tries.
+    /// The number of the try within the round, from 1.
     pub number: usize,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: &'a Outcome,
 }
 
-/// What is to be said of a point.
+/// A sentence about a point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentence {
-    /// The same as [`Verdict::word`].
+    /// The verdict in a word, see [`Verdict::word`].
     pub word: &'static str,
-    /// Which server is better, in words; the word, if neither is.
+    /// The better server in words; the verdict's word, if neither is better.
     pub badge: String,
-    /// Where it is so.
+    /// The point's name.
     pub point: String,
-    /// All of it.
+    /// The whole sentence.
     pub says: String,
 }
 
-/// A relation that somebody has found, beside what is found here.
+/// A finding of others, and what was measured here.
 #[derive(Clone, Debug, Serialize)]
 pub struct Held {
-    /// Theirs.
+    /// The finding.
     pub finding: Finding,
-    /// Ours: the left term over the right one.
+    /// The ratio here: the left term over the right one.
     pub ratio: Option<Ratio>,
-    /// Whether it is so here.
+    /// Whether the finding holds here.
     pub says: Holding,
 }
 
 impl Results {
-    /// Of a run's directory.
+    /// The results in a run's directory.
     pub fn of(directory: &Path) -> Result<Self> {
         let experiment = Experiment::read(&directory.join(EXPERIMENT)).map_err(anyhow::Error::msg)?;
         let journal = Journal::read(&directory.join(JOURNAL))
@@ -158,7 +157,7 @@ impl Results {
         machines
     }
 
-    /// Of a journal, for this experiment.
+    /// The results in a journal, for this experiment.
     pub(crate) fn from(experiment: Experiment, journal: &Journal) -> Result<Self> {
         let stages = Stages(&experiment);
         let calibration = stages.calibration(journal)?;
@@ -212,7 +211,7 @@ impl Results {
             }
         }
         let doubts = |server: &str, point: &str, quantity: Quantity| {
-            // Points of judges are called after those that they judge.
+            // The name of a point for confirmatory rounds begins with that of the original point.
             let is_at = |at: &String| point == at || point.starts_with(&format!("{at}, judging against "));
             let of = unsettled.iter().find(|(name, at, _)| name == server && is_at(at));
             let two_states = || {
@@ -278,13 +277,14 @@ impl Results {
         all
     }
 
-    /// How far it is: the same numbers as the progress of a run; `None` where all is measured.
+    /// How complete the results are, in the same numbers as the progress of a run. `None` if everything is
+    /// measured.
     pub fn so_far(&self) -> Option<String> {
         let measured = self.trials.saturating_sub(self.missing);
         (self.missing > 0).then(|| format!("{measured} of {} trials are measured.", self.trials))
     }
 
-    /// What is to be said first, the most certain before the others.
+    /// The most important sentences, the most certain first.
     pub fn sentences(&self) -> Vec<Sentence> {
         let mut verdicts: Vec<&Verdict> = self.verdicts.iter().collect();
         verdicts.sort_by_key(|verdict| !verdict.is_a_difference());
@@ -305,12 +305,12 @@ impl Results {
 }
 
 impl Held {
-    /// Ours in words.
+    /// Our result in words.
     pub(crate) fn ours(&self) -> String {
         self.ratio.map_or_else(|| "no ratio".to_owned(), |ratio| format!("{ratio:.3} times"))
     }
 
-    /// What it is about, in numbers: the paper's and ours, and why nothing follows of them, if nothing does.
+    /// The finding in numbers: the paper's and ours. If there is no conclusion, it includes the reason.
     pub(crate) fn told(&self) -> String {
         let theirs = self.finding.size.map(|size| format!("the paper has {size} times, "));
         let within = self.finding.within.map(|within| format!("within {}%, ", (within * 1e4).round() / 1e2));

@@ -1,5 +1,5 @@
-//! Figures of rows: a server's repetitions as dots with the interval of their median, its ratio to the first
-//! server with the margin that a difference has to exceed, and bars that show what something is made of.
+//! Figures with rows: a server's repetitions as dots with the interval of their median, its ratio to the
+//! first server with the margin that a difference has to exceed, and bars in parts.
 
 use super::figure::{Figure, Key, Table};
 use super::group::{Group, Place};
@@ -11,11 +11,11 @@ use crate::judging::verdict::{Says, Verdict};
 use crate::record::outcome::Outcome;
 use crate::statistics::Ratio;
 
-/// How these figures are to be read.
+/// How to read these figures.
 pub(super) const READING: &str = "Large: medians; bars: where they are with 95% certainty; small: each \
     repetition; crosses: trials that don't count.";
 
-/// What each server came to.
+/// The values of each server.
 pub(super) fn dots(group: &Group<'_>, quantity: Quantity) -> Figure {
     let values = group.places().flat_map(|place| place.sample(quantity.of).all().collect::<Vec<_>>());
     let title = in_words(quantity);
@@ -30,12 +30,12 @@ pub(super) fn dots(group: &Group<'_>, quantity: Quantity) -> Figure {
     Figure { title, note: "", keys: Vec::new(), drawing: rows.drawing(), table }
 }
 
-/// A quantity, and which of its values are good, if any are.
+/// A quantity, and whether more or less is better, if either is.
 fn in_words(Quantity { name, better, .. }: Quantity) -> String {
     better.told().map_or_else(|| name.to_owned(), |better| format!("{name} ({better})"))
 }
 
-/// How each compares with the first of its point; `None` where nobody can be compared.
+/// The ratio of each server to the first of its point; `None` if there is nothing to compare.
 pub(super) fn ratios(group: &Group<'_>, quantity: Quantity) -> Option<Figure> {
     let results = group.scene.results;
     let margin = results.experiment.margin;
@@ -81,10 +81,10 @@ fn compared(place: Place<'_>, quantity: Quantity) -> Option<(Place<'_>, Ratio, V
     Some((place, ratio, series.quotients(first, quantity.of)))
 }
 
-/// A part of what something is made of.
+/// A part of a bar.
 pub(super) struct Part<'a> {
     name: &'a str,
-    /// Of the page.
+    /// Its class on the page.
     class: String,
     of: Box<dyn Fn(&Outcome) -> f64 + 'a>,
 }
@@ -95,7 +95,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// What something is made of: medians of each part.
+/// Bars in parts, from the medians of each part.
 pub(super) fn parts(
     group: &Group<'_>,
     (title, unit, note): (&str, &str, &'static str),
@@ -112,7 +112,7 @@ pub(super) fn parts(
     for (place, medians) in &medians {
         let bar = |(part, median): (&Part<'_>, &Option<f64>)| (part.class.clone(), median.unwrap_or(0.0));
         let bars: Vec<(String, f64)> = parts.iter().zip(medians).map(bar).collect();
-        // What is left over is not what it is about.
+        // Parts that are unused, or used by others, do not count.
         let used = bars.iter().filter(|(class, _)| !["idle", "others"].contains(&class.as_str()));
         rows.bars(&group.row(*place), digits(used.map(|(_, part)| part).sum()), &bars);
         table.rows.push(place.cells(medians.iter().copied().map(cell)));

@@ -1,5 +1,5 @@
-//! What the trials of one server at one point say about one quantity. Those that are not valid and those in
-//! which the server failed are kept apart: they are shown, and never averaged in.
+//! The values of one quantity in the trials of one server at one point. Invalid and failed trials are kept
+//! apart: they are shown, but never included in an average.
 
 use crate::judging::series::Series;
 use crate::record::outcome::Outcome;
@@ -15,7 +15,7 @@ pub(crate) struct Sample {
     pub(crate) uncounted: Vec<f64>,
 }
 
-/// Whether an outcome is averaged in.
+/// Whether an outcome is included in averages.
 pub(crate) fn counts(outcome: &Outcome) -> bool {
     outcome.is_valid() && outcome.is_good()
 }
@@ -24,7 +24,7 @@ impl Sample {
     pub(crate) fn of(series: &Series, value: impl Fn(&Outcome) -> f64) -> Self {
         let (counted, uncounted): (Vec<&Outcome>, Vec<&Outcome>) =
             series.tries().partition(|outcome| counts(outcome));
-        // What is no number is not told by those who asked.
+        // Unknown values (NaN) are left out.
         let values = |outcomes: Vec<&Outcome>| {
             outcomes.into_iter().map(&value).filter(|value| !value.is_nan()).collect()
         };
@@ -33,7 +33,7 @@ impl Sample {
 
     /// The median and its interval.
     pub(crate) fn middle(&self) -> Option<(f64, Option<Interval>)> {
-        // The same order statistics as those of ratios.
+        // It uses the same order statistics as ratios.
         Ratio::of(self.counted.iter().copied()).map(|middle| (middle.median, middle.interval))
     }
 
@@ -45,7 +45,7 @@ impl Sample {
         self.counted.iter().chain(&self.uncounted).copied()
     }
 
-    /// `median (lower to upper)`.
+    /// The median with its interval: `median (lower to upper)`.
     pub(crate) fn told(&self) -> String {
         match self.middle() {
             Some((median, Some(Interval { lower, upper }))) => {
@@ -55,7 +55,7 @@ impl Sample {
         }
     }
 
-    /// All values, those that don't count in brackets.
+    /// All values; those that don't count are in brackets.
     pub(crate) fn listed(&self) -> String {
         let counted = self.counted.iter().map(|value| digits(*value));
         let uncounted = self.uncounted.iter().map(|value| format!("[{}]", digits(*value)));
@@ -63,12 +63,12 @@ impl Sample {
     }
 }
 
-/// What is told of a value, or of none.
+/// A table cell for a value, or for none.
 pub(crate) fn cell(value: Option<f64>) -> String {
     value.map_or("–".to_owned(), digits)
 }
 
-/// A value with the digits that it takes to compare it with others like it.
+/// A value with enough digits to compare it with others.
 pub(crate) fn digits(value: f64) -> String {
     let digits = match value.abs() {
         0.0 => 0,

@@ -1,5 +1,5 @@
-//! One section of the page for each group of points: what came of it at a glance, then figures of throughput,
-//! comparison, response times, sizes and of the server's machine.
+//! A section of the page for each group of points: a summary, then figures of throughput, comparison,
+//! response times, sizes, and the server's machine.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::description::setting::Setting;
 use crate::record::outcome::{Cpu, Outcome};
 use crate::unique::unique;
 
-/// A section.
+/// A section of the page.
 #[derive(Debug)]
 pub(super) struct Section {
     pub(super) title: String,
@@ -23,7 +23,7 @@ pub(super) struct Section {
     pub(super) blocks: Vec<Block>,
 }
 
-/// Figures about one thing.
+/// The figures about one topic.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) title: &'static str,
@@ -82,7 +82,7 @@ fn overview(group: &Group<'_>) -> Table {
     table
 }
 
-/// By what any of its points compares.
+/// The quantities by which any of its points is compared.
 fn compared_by(group: &Group<'_>) -> Vec<Quantity> {
     unique(group.points.iter().flat_map(|found| found.point.compare.iter().copied()))
 }
@@ -104,7 +104,7 @@ fn throughput(group: &Group<'_>) -> Block {
         }
         return Block { title: "What servers do", note, figures, table };
     }
-    // What a reply has on average, where most of them come.
+    // The average size of a reply at the lowest load, where most requests are answered.
     let bits = |of: &Outcome| (BITS.of)(of) / of.replies_per_s;
     let per_reply = group.places().find_map(|place| place.sample(bits).median());
     let curve = |title, unit, of, per_request| {
@@ -132,7 +132,7 @@ fn throughput(group: &Group<'_>) -> Block {
     Block { title: "Throughput", note, figures, table }
 }
 
-/// Between which rates the highest lies that is served in time, where that was searched for.
+/// The bracket of each search for the highest rate: the rates between which it lies.
 fn brackets(group: &Group<'_>) -> Option<Table> {
     let rates = |of: &Outcome, is_served: bool| {
         let fitting = of.probes.iter().filter(move |probe| probe.is_served == is_served);
@@ -221,7 +221,7 @@ fn machine(group: &Group<'_>) -> Block {
     Block { title: "The server's machine", note: note.to_owned(), figures, table: Some(sampled(group)) }
 }
 
-/// What else was counted there.
+/// A table of other counters.
 fn sampled(group: &Group<'_>) -> Table {
     let columns: [(&str, Value); 5] = [
         ("context switches/s", |of| of.context_switches_per_s),

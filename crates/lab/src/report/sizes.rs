@@ -1,5 +1,4 @@
-//! How many times as much one thing has as another: what others have found, as a bar, beside the interval
-//! that was found here.
+//! A drawing of ratios: the findings of others as bars, beside the intervals that were measured here.
 
 use super::svg::Look;
 use super::svg::axis::Axis;
@@ -9,17 +8,17 @@ use crate::statistics::Interval;
 /// A row of the drawing.
 #[derive(Debug)]
 pub(crate) struct Size {
-    /// Of what.
+    /// The name of the ratio.
     pub(crate) name: String,
-    /// Both in words.
+    /// Both ratios in words.
     pub(crate) told: String,
-    /// Theirs, from and to, if they have one.
+    /// Their ratio, from and to, if they give one.
     pub(crate) theirs: Option<[f64; 2]>,
-    /// Ours: the median and where it is.
+    /// Our ratio: the median and its interval.
     pub(crate) ours: Option<(f64, Option<Interval>)>,
 }
 
-/// A drawing with the margin in which there is no difference.
+/// The drawing, with the margin within which two values count as equal.
 pub(crate) fn drawing(label: &str, margin: f64, sizes: &[Size]) -> String {
     let of = |size: &Size| {
         let ours = size.ours.into_iter().flat_map(|(median, of)| {

@@ -1,5 +1,5 @@
-//! What a terminal is told of results, in one screen where it can be: verdicts first, then for each point who
-//! did how much, as bars or over the offered rate.
+//! The results as text for a terminal, in one screen if possible: verdicts first, then the servers' figures
+//! at each point, as bars or over the offered rate.
 
 use std::fmt::Write as _;
 
@@ -12,29 +12,29 @@ use crate::report::sample::Value;
 use crate::report::work;
 use crate::statistics::median;
 
-/// Columns of a terminal that everybody has.
+/// The columns that every terminal has.
 const COLUMNS: usize = 80;
-/// What stands before a sentence.
+/// The width of the badge before a sentence.
 const BADGE: usize = 13;
-/// Letters of a server's name, without a line of its own, and of a bar.
+/// The widths of a server's name (without its own line), and of a bar.
 const NAME: usize = 18;
 const BAR: usize = 28;
-/// Those of a ratio with its interval.
+/// The width of a ratio with its interval.
 const RATIO: usize = 22;
-/// Columns and lines of a plot.
+/// The columns and lines of a plot.
 const PLOT: (usize, usize) = (64, 10);
 
-/// What is told of each server besides what is compared: headings, widths, digits, and of what.
+/// The other columns for each server: headings, widths, digits, and figures.
 const FIGURES: [(&str, usize, usize, Value); 4] = [
     ("mean ms", 7, 2, |of| of.wait_ms.mean),
     ("p99 ms", 6, 1, |of| of.wait_ms.p99),
     ("err %", 5, 2, |of| of.calls_errors_part * 100.0),
     ("CPU %", 5, 1, |of| of.cpu.server_cpus * 100.0),
 ];
-/// What stands above replies per second, and letters of them.
+/// The heading and width of the column with replies per second.
 const REPLIES_PER_S: (&str, usize) = ("replies/s", 9);
 
-/// Everything.
+/// The whole text.
 pub fn text(results: &Results) -> String {
     let mut text = format!("{}\n\n", results.experiment.title);
     if let Some(so_far) = results.so_far() {
@@ -69,8 +69,8 @@ pub fn text(results: &Results) -> String {
     text
 }
 
-/// What a connection was used for, which figures depend on more than on much else: opening one and closing it
-/// can cost a server twice what a small reply does.
+/// How many requests a connection carries. Figures depend on this more than on most other things: opening
+/// and closing a connection can cost a server twice as much as a small reply.
 fn on_a_connection(requests: f64) -> String {
     if requests < 1.05 {
         "a connection for each request".to_owned()
@@ -90,7 +90,7 @@ fn finding(text: &mut String, held: &Held) {
     wrapped(text, &format!("{:BADGE$} ", held.says.word()), BADGE + 1, &says);
 }
 
-/// Words in lines that are no longer than a terminal's; all but the first begin with so many spaces.
+/// Wraps words to the width of the terminal. All lines except the first are indented by this many spaces.
 fn wrapped(text: &mut String, before: &str, indent: usize, says: &str) {
     let mut line = before.to_owned();
     for word in says.split_whitespace() {
@@ -105,7 +105,7 @@ fn wrapped(text: &mut String, before: &str, indent: usize, says: &str) {
     let _ = writeln!(text, "{line}");
 }
 
-/// A row that begins with a name. One that is too long for its column has a line of its own.
+/// A row that begins with a name. A name that is too long for its column gets its own line.
 fn row(text: &mut String, name: &str, rest: &str) {
     let _ = if name.chars().count() > NAME {
         writeln!(text, "  {name}\n  {:NAME$} {rest}", "")
@@ -114,7 +114,7 @@ fn row(text: &mut String, name: &str, rest: &str) {
     };
 }
 
-/// A bar for each server: what it did, and, lighter, how sure that is.
+/// A bar for each server: the median and, lighter, its interval.
 fn bars(text: &mut String, group: &Group<'_>) {
     for found in &group.points {
         let Some(quantity) = found.point.compare.first() else { continue };
@@ -137,7 +137,7 @@ fn bars(text: &mut String, group: &Group<'_>) {
     }
 }
 
-/// What servers did over what they were asked for: letters for their medians, dots for all that was asked.
+/// The servers' figures over the offered rate: letters for their medians, dots for the offered rate itself.
 fn plot(text: &mut String, group: &Group<'_>) {
     let Some(quantity) = group.points[0].point.compare.first() else { return };
     let mut letters = ('a'..='z').cycle();
@@ -215,14 +215,15 @@ fn figures(text: &mut String, group: &Group<'_>) {
     }
 }
 
-/// How many replies there were, or at least could have been.
+/// The replies per second, with a mark if the server may be able to give more.
 fn replies_per_s(series: &Series) -> String {
     let bound = if series.were_clients_short() { ">" } else { "" };
     let cell = series.median_cell(REPLIES.of, REPLIES.digits);
     if cell.is_empty() { cell } else { format!("{bound}{cell}") }
 }
 
-/// What the figures of a point mean: what a mark says, what is faster, and what servers take of memory.
+/// The explanation of a point's figures: the meaning of the mark, which server is faster, and the servers'
+/// memory.
 fn legend(text: &mut String, found: &Found, quantity: Quantity) {
     let mut say = |words: &str| wrapped(text, "  ", 2, words);
     if found.series.iter().any(Series::were_clients_short) {
@@ -232,7 +233,7 @@ fn legend(text: &mut String, found: &Found, quantity: Quantity) {
         let told = found.series.iter().filter_map(|series| Some((&series.server.name, of(series)?)));
         told.map(|(name, told)| format!("{name} {told}")).collect::<Vec<_>>().join(", ")
     };
-    // With a share of a CPU a reply costs another time than with a whole one.
+    // With a share of a CPU, a reply takes a different time than with a whole CPU.
     if quantity == COST && found.point.setting.share.is_none() {
         let most = each(&|series| {
             let cost = series.median(COST.of).filter(|cost| *cost > 0.0)?;

@@ -1,4 +1,4 @@
-//! The page and the terminal's text of results that are made up.
+//! Tests the page and the terminal's text with invented results.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ use crate::report::summary;
 use crate::tests::outcome;
 use crate::tests::{in_doubt, series};
 
-/// A name that is no HTML.
+/// A name with characters that are special in HTML.
 const NAME: &str = "<b>&\"'";
 
 fn experiment() -> Experiment {
@@ -22,11 +22,11 @@ fn experiment() -> Experiment {
          load = ['1x', '2x', '64 sessions']\n",
         format!("{NAME} = nginx")
     );
-    // A string of TOML that has an apostrophe in it has to have others around it.
+    // In TOML, a string with an apostrophe needs double quotes.
     Experiment::parse(&text.replace(&format!("'A {NAME}'"), "\"A <b>&\\\"'\"")).unwrap()
 }
 
-/// What was found at each point, of what `of` says for each.
+/// Results in which `of` gives the series of each point.
 fn results(of: impl Fn(usize) -> Vec<Series>) -> Results {
     let experiment = experiment();
     let points = experiment.points.iter().enumerate();
@@ -53,7 +53,7 @@ fn results(of: impl Fn(usize) -> Vec<Series>) -> Results {
     }
 }
 
-/// Ten rounds of two servers and of the first again; the second is slower the higher the load is.
+/// Ten rounds of two servers and of the A/A control. The second server is slower the higher the load is.
 fn measured() -> Results {
     results(|number| {
         let at = |replies: f64| {
@@ -114,7 +114,7 @@ fn a_page_has_verdicts_curves_and_rows() {
             "class=\"diagonal\" d=\"M52 246L",
             "replies/s (more is better), compared with sped",
             "class=\"margin\"",
-            // The curve of the other: (80 + 60) / 2 of the 100 that the first has.
+            // The second server's curve: (80 + 60) / 2 of the 100 of the first.
             "<td>0.700</td>",
             "All 90 trials count.",
             "<summary>Data and settings</summary>",
@@ -190,7 +190,7 @@ fn programs_get_a_line_for_each_trial() {
         "{headings:?}"
     );
     let first: Vec<&str> = lines.next().unwrap().split(',').collect();
-    // The point's name has a comma, and is quoted.
+    // The point's name has a comma, so it is quoted.
     assert_eq!((first[1], first[2], first[column + 1]), ("\"single", " 1x\"", "100"));
     assert_eq!(csv.lines().count(), 91);
     let quoted = csv.lines().find(|line| line.contains("<b>")).unwrap();

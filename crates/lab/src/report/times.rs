@@ -1,5 +1,5 @@
-//! Response times at one point: the whole distribution twice, once for its tail and once for its middle, and
-//! what becomes of replies of different sizes.
+//! Response times at one point: the whole distribution twice, once for its tail and once for its middle,
+//! and the times of replies of different sizes.
 
 use super::figure::{Figure, Table};
 use super::group::Group;
@@ -13,15 +13,15 @@ use crate::record::outcome::{OfSize, Outcome};
 use crate::statistics;
 use crate::unique::unique;
 
-/// How these figures are to be read.
+/// How to read these figures.
 pub(super) const READING: &str = "Medians over the trials that count.";
 
-/// Whose times a figure is about.
+/// The calls that a figure is about.
 #[derive(Clone, Copy, Debug)]
 enum Whose<'a> {
-    /// Of all calls.
+    /// All calls.
     All,
-    /// Of whole replies to some of them: the name of a party.
+    /// The whole replies of one party, by its name.
     Of(&'a str),
 }
 
@@ -40,7 +40,7 @@ impl Whose<'_> {
         }
     }
 
-    /// What stands before a load.
+    /// The text before a load.
     fn told(self) -> String {
         match self {
             Self::All => String::new(),
@@ -49,7 +49,7 @@ impl Whose<'_> {
     }
 }
 
-/// Parts of one, and the time below which that part of the calls was: medians over the rounds.
+/// Pairs of a fraction and the time below which that fraction of the calls is: medians over the rounds.
 fn curve(series: &Series, whose: Whose<'_>) -> Vec<(f64, f64)> {
     let of = |outcome: &Outcome| whose.curve(outcome);
     let all: Vec<Vec<(f64, f64)>> = series.outcomes().filter(|outcome| counts(outcome)).map(of).collect();
@@ -96,7 +96,7 @@ fn distribution(group: &Group<'_>, found: &Found, whose: Whose<'_>) -> [Figure; 
         ];
         for (plot, points) in [&mut percentiles, &mut cdf].into_iter().zip(points) {
             plot.line(look, points.iter().copied());
-            // Enough of them to tell lines apart.
+            // Enough markers to tell the lines apart.
             for point in points.iter().step_by(points.len() / 6 + 1) {
                 plot.point(look, *point, Of::Median);
             }
@@ -143,7 +143,7 @@ pub(super) fn by_size(group: &Group<'_>, found: &Found) -> Vec<Figure> {
         let x = Axis::names("size of the body", &sizes);
         let mut plot = Plot::new(&format!("{title}, {}", group.title), x, y(values.collect()));
         for (number, series) in found.series.iter().enumerate() {
-            // Beside each other.
+            // The servers' markers stand side by side.
             let beside = ((number as f64 + 0.5) / found.series.len() as f64 - 0.5) * 0.6;
             for (place, size) in sizes.iter().enumerate() {
                 if let Some(value) = median(series, size, value) {
@@ -165,7 +165,7 @@ pub(super) fn by_size(group: &Group<'_>, found: &Found) -> Vec<Figure> {
 /// A figure of calls for bodies of one size.
 type OfOneSize = fn(&OfSize) -> f64;
 
-/// Of the trials that count.
+/// The median over the trials that count.
 fn median(series: &Series, size: &str, value: OfOneSize) -> Option<f64> {
     let counted = series.tries().filter(|outcome| counts(outcome));
     let same = counted.filter_map(|outcome| outcome.by_size.iter().find(|of| of.size == size));

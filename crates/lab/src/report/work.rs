@@ -1,12 +1,12 @@
-//! What clients got of an application, and what it did in vain: what overload is about.
+//! What clients got from an application, and how much of its work was wasted. This shows the effect of
+//! overload.
 
 use super::group::{Place, Scene};
 use super::sample::cell;
 use crate::description::quantity::GOOD;
 use crate::record::outcome::{Outcome, Party, Work};
 
-/// What stands above the figures of a server at a point that has an application, and each of them; nothing
-/// where there is none.
+/// The headings and values for a server at a point. Empty without an application.
 pub(crate) fn figures(scene: &Scene<'_>, place: Place<'_>) -> Vec<(String, String)> {
     if place.found.point.setting.application.is_none() {
         return Vec::new();

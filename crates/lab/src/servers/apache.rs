@@ -1,7 +1,7 @@
-//! Apache httpd with either of its MPMs that have threads. Settings are directives.
+//! Apache httpd with one of its two MPMs that have threads. Settings are directives.
 //!
-//! What it does not need is not loaded, and threads are all there from the start: MPMs that start and end
-//! processes as load comes and goes would be measured doing so.
+//! Unneeded modules are not loaded. All threads exist from the start, because MPMs that start and end
+//! processes with the load would be measured doing so.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ use super::application::Gateway;
 use super::{Endpoint, Ground, Settings, peer, write};
 use crate::servers::spec::Spec;
 
-/// An MPM, and what is good for it.
+/// An MPM, with good defaults for it.
 #[derive(Debug)]
 pub(super) struct Mpm {
     name: &'static str,
     threads_per_child: usize,
-    /// Processes.
+    /// The number of processes.
     servers: fn(&Ground<'_>) -> usize,
-    /// Whether connections that wait for their next request need no thread.
+    /// Whether a connection that waits for its next request needs no thread.
     is_async: bool,
 }
 
-/// A thread for each request that is worked on. With 16 or 32 threads for a CPU, 64 or 256 clients get
-/// replies of `SPECweb99` for 4 to 6% less CPU time than with 64 threads, and with 128 for 4% more.
+/// A thread for each request in progress. With 16 or 32 threads for a CPU, 64 or 256 clients get replies of
+/// `SPECweb99` for 4 to 6% less CPU time than with 64 threads, and with 128 for 4% more.
 pub(super) const EVENT: Mpm =
     Mpm { name: "event", threads_per_child: 32, servers: |ground| ground.cpus, is_async: true };
 
@@ -56,7 +56,7 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>, mpm: &Mpm) -> Result<Vec<S
         text += &directive(name, &value);
         value.parse().unwrap_or(usual)
     };
-    // Those that follow from others come after them, but a limit before what it limits.
+    // Directives that depend on others come after them, but a limit comes before what it limits.
     let threads = set("ThreadsPerChild", mpm.threads_per_child);
     let servers = set("ServerLimit", (mpm.servers)(ground));
     let all = set("MaxRequestWorkers", threads * servers);
@@ -88,7 +88,8 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>, mpm: &Mpm) -> Result<Vec<S
     let text = modules.iter().map(load).collect::<String>() + &text;
     let config = write(ground, "httpd.conf", &text)?;
     let mut words = Vec::new();
-    // It refuses to serve as root. As nobody, with root's right to read, it gets at the same files as others.
+    // Apache refuses to serve as root. As the user `nobody`, with root's right to read, it can read the
+    // same files as the other servers.
     if rustix::process::geteuid().is_root() {
         let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=+dac_override \
             --ambient-caps=+dac_override";
@@ -102,13 +103,13 @@ pub(super) fn directive(name: &str, value: &str) -> String {
     format!("{name} {value}\n")
 }
 
-/// As its own installation has them, `bin` and `modules` side by side, or as Debian does.
+/// The directory of modules, either `modules` beside `bin` as in Apache's own installation, or Debian's.
 fn modules_of(program: &Path) -> PathBuf {
     let own = program.ancestors().nth(2).map(|prefix| prefix.join("modules"));
     own.filter(|path| path.is_dir()).unwrap_or_else(|| "/usr/lib/apache2/modules".into())
 }
 
-/// With a connection for each request.
+/// The handler, with a connection for each request.
 fn handler(gateway: &Gateway) -> String {
     let (requests, name) = match &gateway.scripts {
         Some(root) => {

@@ -1,8 +1,9 @@
-//! What a server hands requests to by FastCGI: PHP-FPM, a program in C that is compiled here, or any command.
+//! The application to which a server passes requests by FastCGI: PHP-FPM, a program in C that is compiled
+//! here, or any command.
 //!
-//! It listens at a Unix socket, or where the server's [arrangement](super::arrangement) says so at an address
-//! of the loopback interface. It runs where the server does and under the same bounds, and its time and
-//! memory count as the server's.
+//! It listens at a Unix socket or, if the server's [arrangement](super::arrangement) sets that, at an
+//! address of the loopback interface. It runs where the server does and under the same limits, and its time
+//! and memory count as the server's.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -17,51 +18,53 @@ use super::{Endpoint, Ground, Part, Settings, directories, found, write};
 use crate::programs::child::output;
 use crate::servers::spec;
 
-/// An application as it is typed: `php-fpm: workers=16 root=DIR`, `c: app.c workers=16`, `command: ./app
+/// An application as users type it: `php-fpm: workers=16 root=DIR`, `c: app.c workers=16`, `command: ./app
 /// --socket {socket}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Application {
     /// PHP-FPM, which gets all requests for `.php`.
     PhpFpm {
-        /// As many requests are computed at a time.
+        /// The number of requests that are computed at a time.
         workers: u32,
-        /// Of the scripts, if it is not that of the files.
+        /// The root of the scripts, if it is not that of the files.
         root: Option<PathBuf>,
-        /// Directives of its pool; `{directory}` is that of the trial's files, `{besim}` where the back-end
-        /// simulator listens.
+        /// Directives of its pool. `{directory}` is that of the trial's files, and `{besim}` the address of
+        /// the back-end simulator.
         settings: Vec<(String, String)>,
     },
-    /// A program in C on libfcgi that gets all requests below `/fcgi/`: it is told its socket, how many
-    /// processes it is to have, and the root of the files.
+    /// A program in C on libfcgi that gets all requests below `/fcgi/`. Its arguments are its socket, the
+    /// number of processes, and the root of the files.
     C {
-        /// It is compiled before all else.
+        /// The source, which is compiled first.
         source: PathBuf,
-        /// As many requests are computed at a time.
+        /// The number of requests that are computed at a time.
         workers: u32,
-        /// `NAME=VALUE`, for its environment.
+        /// Variables `NAME=VALUE` for its environment.
         variables: Vec<String>,
     },
-    /// The words of a command that gets all requests below `/fcgi/`. Those in front of it that are
-    /// `NAME=VALUE` are for its environment.
+    /// The words of a command that gets all requests below `/fcgi/`. Leading words of the form `NAME=VALUE`
+    /// are for its environment.
     Command(Vec<String>),
 }
 
-/// Among a trial's files: where an application notes how long each request took it, if it is told to.
+/// The file, among a trial's files, in which an application logs how long each request took, if it is set
+/// to do so.
 pub(crate) const WORK: &str = "application.log";
 
-/// What servers have to know of it.
+/// What a server needs to know about its application.
 #[derive(Debug)]
 pub(super) struct Gateway {
     /// Where it listens.
     pub(super) socket: Endpoint,
-    /// The root of the scripts, if it gets all requests for `.php`; `None` if it gets those below `/fcgi/`.
+    /// The root of the scripts, if the application gets all requests for `.php`; `None` if it gets those
+    /// below `/fcgi/`.
     pub(super) scripts: Option<String>,
-    /// How many requests it serves at a time, if that is known.
+    /// The number of requests that it serves at a time, if that is known.
     pub(super) children: Option<u32>,
 }
 
 impl Gateway {
-    /// Where it listens, as nginx and our server are told it.
+    /// The address in the format of nginx and sluice.
     pub(super) fn address(&self) -> String {
         match &self.socket {
             Endpoint::Unix(path) => format!("unix:{}", path.display()),
@@ -75,10 +78,10 @@ const ALLOWED: &str = "allowed: 'php-fpm', with workers=N (1 to 4096), root=DIR 
     program that takes FastCGI: 'command: ./app --socket {socket}'; the last two with variables of their \
     environment (LD_PRELOAD=./libfcgi.so)";
 
-/// Where a program in C and its libraries come from.
+/// Where to get the compiler and the library for a program in C.
 const COMPILER: &str = " (Debian packages gcc and libfcgi-dev)";
 
-/// How many requests are computed at a time where nothing is said.
+/// The default number of requests that are computed at a time.
 const WORKERS: u32 = 16;
 
 impl FromStr for Application {
@@ -158,7 +161,7 @@ impl Serialize for Application {
     }
 }
 
-/// Where the application listens.
+/// The address on which the application listens.
 pub(super) fn socket(ground: &Ground<'_>) -> Endpoint {
     match ground.over_tcp {
         Some(address) => Endpoint::Tcp(address),
@@ -172,13 +175,13 @@ pub(super) fn is_variable(word: &str) -> bool {
     word.split_once('=').is_some_and(|(name, _)| !name.is_empty() && name.bytes().all(is_allowed))
 }
 
-/// Where a program in C is kept that was compiled.
+/// The path of a compiled program in C.
 fn compiled(source: &Path, programs: &Path) -> PathBuf {
     programs.join(source.display().to_string().replace('/', "-") + ".program")
 }
 
 impl Application {
-    /// What makes it what it is, for the hash of its bytes.
+    /// The file that identifies the application, for the hash of its bytes.
     pub(crate) fn executable(&self) -> Result<PathBuf> {
         match self {
             Self::PhpFpm { .. } => installed().context("php-fpm is not installed (Debian package php-fpm)"),
@@ -193,7 +196,7 @@ impl Application {
         }
     }
 
-    /// Compiles what has to be compiled, into a directory of the trials' own.
+    /// Compiles the application if necessary, into a directory for the trials.
     pub(crate) fn prepare(&self, programs: &Path) -> Result<()> {
         if let Some(words) = self.compiling(programs) {
             let mut compiler = process::Command::new(&words[0]);
@@ -203,19 +206,19 @@ impl Application {
         Ok(())
     }
 
-    /// The command that does so, if there is something to be compiled.
+    /// The command that compiles it, if necessary.
     pub(super) fn compiling(&self, programs: &Path) -> Option<Vec<String>> {
         let Self::C { source, .. } = self else { return None };
         let [source, program] = [source, &compiled(source, programs)].map(|path| path.display().to_string());
         Some(["cc", "-O2", &source, "-lfcgi", "-o", &program].map(str::to_owned).into())
     }
 
-    /// Whether it is told where the back-end simulator listens.
+    /// Whether it needs the address of the back-end simulator.
     pub(crate) fn asks_besim(&self) -> bool {
         self.to_string().contains("{besim}")
     }
 
-    /// The same for one of several replicas of a server, which share its workers.
+    /// The application for one of several replicas of a server, with its part of the workers.
     pub(super) fn shared_out(&self, replicas: usize) -> Self {
         let mut this = self.clone();
         if let Self::PhpFpm { workers, .. } | Self::C { workers, .. } = &mut this {
@@ -224,7 +227,7 @@ impl Application {
         this
     }
 
-    /// The program as it is started, with `variables` of its environment besides.
+    /// The program as it is started, with additional `variables` in its environment.
     pub(super) fn part(&self, ground: &Ground<'_>, variables: &[String]) -> Result<Part> {
         let at = socket(ground);
         let fill = |word: &String| ground.fill(&word.replace('"', ""));
@@ -242,14 +245,14 @@ impl Application {
                 (Vec::new(), php_fpm(&self.executable()?, *workers, settings, ground)?)
             }
         };
-        // What is said of the server goes before what is said of all.
+        // Variables of this server override those for all servers.
         let environment: Vec<String> = own.into_iter().chain(variables.iter().cloned()).collect();
         let env = (!environment.is_empty()).then(|| "env".to_owned());
         let words = env.into_iter().chain(environment).chain(program).collect();
         Ok(Part { words, listens: vec![at], cpu: None })
     }
 
-    /// What is written into the server's configuration.
+    /// The information for the server's configuration.
     pub(super) fn gateway(&self, ground: &Ground<'_>) -> Result<Gateway> {
         let (scripts, children) = match self {
             Self::Command(_) => (None, None),
@@ -264,7 +267,7 @@ impl Application {
     }
 }
 
-/// Workers are all there from the start; php.ini and its extensions are the machine's.
+/// PHP-FPM with all workers from the start; php.ini and its extensions are the machine's.
 fn php_fpm(
     program: &Path,
     workers: u32,
@@ -277,7 +280,7 @@ fn php_fpm(
     text += &settings.set("listen", &socket(ground));
     text += &settings.set("pm.max_children", &workers);
     text += &settings.set_all(&[("listen.backlog", "4096"), ("pm", "static")]);
-    // It reads the scripts as whoever reads them here.
+    // PHP-FPM reads the scripts with the rights of the lab's user.
     let is_root = rustix::process::geteuid().is_root();
     if is_root {
         text += &settings.set_all(&[("user", "root"), ("group", "root")]);
@@ -290,7 +293,7 @@ fn php_fpm(
     Ok(words)
 }
 
-/// Debian names its version: `php-fpm8.2`.
+/// PHP-FPM's path. Debian has a version in the name: `php-fpm8.2`.
 fn installed() -> Option<PathBuf> {
     let entries = directories().into_iter().filter_map(|path| path.read_dir().ok()).flatten().flatten();
     let is_it = |path: &PathBuf| {

@@ -1,40 +1,41 @@
-//! How a server and its application are arranged, whatever server it is. These settings stand among its own
-//! and are the lab's: `replicas=direct`, `application.socket=tcp`, `application.LD_PRELOAD=./libfcgi.so`.
+//! How a server and its application are arranged, for any kind of server. These settings stand among the
+//! server's own, but belong to the lab: `replicas=direct`, `application.socket=tcp`,
+//! `application.LD_PRELOAD=./libfcgi.so`.
 
 use anyhow::{Result, bail, ensure};
 
 use super::application::is_variable;
 use crate::servers::spec::{Kind, Spec};
 
-/// What a server's settings say of that.
+/// The arrangement in a server's settings.
 #[derive(Debug, Default)]
 pub(super) struct Arrangement {
-    /// How replicas are mapped to CPUs, if there is one for each address (Hashemian and others 2014, section
-    /// 3.7); `None`: one server has all addresses and all CPUs.
+    /// The mapping of replicas to CPUs, if there is one replica for each address (Hashemian and others
+    /// 2014, section 3.7). `None`: one server has all addresses and all CPUs.
     pub(super) replicas: Option<Mapping>,
     /// Whether the application listens at an address of the loopback interface, not at a Unix socket.
     pub(super) over_tcp: bool,
-    /// `NAME=VALUE`, for the environment of the application.
+    /// Variables `NAME=VALUE` for the application's environment.
     pub(super) variables: Vec<String>,
 }
 
-/// Which CPU the replica of an address has.
+/// The CPU for the replica of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mapping {
-    /// That on which the packets of its address are received.
+    /// The CPU on which the packets of its address are received.
     Direct,
-    /// The next one.
+    /// The CPU after that one.
     Indirect,
 }
 
-/// What these settings begin with that are about the application.
+/// The prefix of settings about the application.
 const OF_APPLICATION: &str = "application.";
 
 impl Arrangement {
-    /// Takes them out of a server's settings. A command's words are all its own.
+    /// Separates these settings from a server's own. All words of a command are its own.
     ///
     /// # Errors
-    /// What is not understood, and what is allowed.
+    /// The mistake, and what is allowed.
     pub(super) fn of(spec: &Spec) -> Result<(Self, Spec)> {
         let mut this = Self::default();
         let mut own = spec.clone();
@@ -72,7 +73,7 @@ impl Arrangement {
 }
 
 impl Mapping {
-    /// The CPU of a replica, of so many.
+    /// The CPU of a replica, out of this many CPUs.
     pub(super) fn cpu(self, replica: usize, cpus: usize) -> usize {
         match self {
             Self::Direct => replica % cpus,

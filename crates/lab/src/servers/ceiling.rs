@@ -1,5 +1,5 @@
-//! The ceiling: a server that parses nothing and sends one reply to whatever it is asked, as the yardstick of
-//! what a request costs at least. Settings are its options, such as `--variant=sendfile`.
+//! The ceiling: a server that parses nothing and sends one reply to every request. It shows the least that
+//! a request costs. Settings are its options, such as `--variant=sendfile`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use super::{Ground, executable, not_there};
 use crate::servers::spec::Spec;
 
-/// What it is told of its file follows from the workload.
+/// The command line. The options about its file follow from the workload.
 pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
     let name = &spec.name;
     ensure!(ground.listen.len() == 1, "{name} can't be told of several addresses");
@@ -28,7 +28,7 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// Where it is: beside our server, if no other build is named.
+/// The program's path: beside sluice, if the spec names no other build.
 pub(super) fn program(spec: &Spec, sluice: &Path) -> PathBuf {
     spec.program.clone().unwrap_or_else(|| sluice.with_file_name("ceiling"))
 }

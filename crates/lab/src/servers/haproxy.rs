@@ -1,6 +1,6 @@
-//! `HAProxy` in front of another server, which `behind` names (nginx otherwise), or of the application. Its
-//! other settings are words for the line of what is behind it (`server`), and keywords: those of its `global`
-//! section that are known here, and of `defaults`.
+//! `HAProxy` in front of another server, which `behind` names (default: nginx), or of the application. Its
+//! other settings are words for the `server` line of what is behind it, and keywords. Known keywords of the
+//! `global` section go there, all others to `defaults`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,7 +13,7 @@ use super::{Endpoint, Ground, Part, Settings, peer, server, write};
 use crate::programs::ports::free_port;
 use crate::servers::spec::{Kind, Spec};
 
-/// What `behind` is called if it is no server.
+/// The value of `behind` for an application.
 const APPLICATION: &str = "application";
 
 pub(super) fn parts(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
@@ -33,16 +33,17 @@ pub(super) fn parts(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
     let more = settings.take("server", &"");
 
     let mut global = settings.set("nbthread", &ground.cpus);
-    // It makes room for as many connections as it may have descriptors for, two for each, but not for more.
+    // HAProxy makes room for as many connections as its descriptors allow, with two for each, but for no
+    // more than this.
     global += &settings.set("fd-hard-limit", &(2 * ground.capacity + 1_000));
     global += &settings.those(|name| name.starts_with("tune.") || is_global(name));
     let mut defaults = "mode http\n".to_owned();
-    // A setting `timeout` comes after them, and then it is the one that counts.
+    // A setting `timeout` comes after these lines, and overrides them.
     for what in ["connect", "client", "server"] {
         defaults += &keyword("timeout", &format!("{what} 3600s"));
     }
     defaults += &settings.set("backlog", &4_096);
-    // Requests of all clients go on over connections that are kept to the server.
+    // Kept connections to the server carry the requests of all clients.
     defaults += &settings.set("http-reuse", &"always");
     defaults += &settings.rest();
     let mut text = format!("global\n{global}defaults\n{defaults}{application}listen all\n");
@@ -59,7 +60,7 @@ pub(super) fn parts(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
     Ok(parts)
 }
 
-/// What it has to know to speak FastCGI. A child of PHP-FPM that keeps its connection serves nobody else.
+/// The section for FastCGI. A child of PHP-FPM that keeps its connection cannot serve others.
 fn fastcgi(spec: &Spec, ground: &Ground<'_>) -> Result<String> {
     let application =
         ground.application.with_context(|| format!("{}: there is no application", spec.name))?;

@@ -8,12 +8,12 @@ use anyhow::{Context, Result, ensure};
 use super::{Endpoint, Ground, Settings, peer, write};
 use crate::servers::spec::Spec;
 
-/// 65,535 is the most requests for a connection that it can be told, and it holds half as many connections as
-/// it may have descriptors.
+/// lighttpd accepts at most 65,535 as the number of requests on a connection. It holds half as many
+/// connections as it may have descriptors.
 pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
     let mut settings = Settings::of(spec, line);
     let Ground { root, listen, cpus, capacity, .. } = ground;
-    // One process serves by itself; more than one have a watcher besides.
+    // A single process serves without a watcher process; several have one.
     let workers = if *cpus == 1 { 0 } else { *cpus };
     let mut text = format!(
         "server.document-root = \"{}\"\nserver.bind = \"{}\"\nserver.port = {}\n\
@@ -56,7 +56,7 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
         let pool = format!("{server}, \"check-local\" => \"disable\"{root}");
         let _ = writeln!(text, "fastcgi.server = ( \"{requests}\" => (({pool})) )");
         usual[0].1 = "(\"mod_fastcgi\")";
-        // Replies are sent as they come, rather than collected on the disk first.
+        // Replies go to clients as they come, and are not first collected on the disk.
         usual.push(("server.stream-response-body", "1"));
     }
     text += &settings.set_all(&usual);
@@ -67,7 +67,7 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
     Ok([&program, "-D", "-f", &config].map(str::to_owned).into())
 }
 
-/// Numbers and lists stand by themselves, all else in quotes.
+/// Numbers and lists stay as they are; all other values get quotes.
 pub(super) fn line(name: &str, value: &str) -> String {
     if value.parse::<u64>().is_ok() || value.starts_with('(') {
         return format!("{name} = {value}\n");
@@ -75,7 +75,7 @@ pub(super) fn line(name: &str, value: &str) -> String {
     format!("{name} = \"{value}\"\n")
 }
 
-/// It would run without the options that it does not know, and only warn.
+/// Fails on unknown options. lighttpd itself would only warn, and run without them.
 fn knows_all(program: &str, config: &str) -> Result<()> {
     let output = Command::new(program).args(["-tt", "-f", config]).output();
     let output = output.with_context(|| format!("cannot run {program}"))?;

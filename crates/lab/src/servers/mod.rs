@@ -1,15 +1,15 @@
-//! How each server is configured and started: command lines with generated configurations, which are kept in
-//! the trial's directory for everybody to see.
+//! Configures and starts each kind of server: command lines with generated configurations, which stay in
+//! the trial's directory for readers.
 //!
-//! Each runs in the foreground, with what its documentation and the papers found good for static files: as
-//! many workers as it has CPUs, an open-file cache, no access log, and connections that are kept for as long
-//! as clients want. A setting `name=value` replaces what is generated.
+//! Each server runs in the foreground, with settings that its documentation and the papers found good for
+//! static files: as many workers as CPUs, an open-file cache, no access log. Connections stay open as long
+//! as clients want. A setting `name=value` replaces a generated one.
 //!
 //! A [`script`] beside each trial's results starts its server again.
 //!
-//! A server is a program, or several of which clients talk to the last: what stands behind a proxy, and an
-//! [`Application`] that the server hands requests to by FastCGI, are [`Part`]s of it. How they are
-//! [arranged](arrangement) is the lab's: as replicas, each with an application of its own, or as one.
+//! A server is a program, or several programs of which clients talk to the last. [`Part`]s of it are also a
+//! server behind a proxy, and an [`Application`] to which the server passes requests by FastCGI. The lab
+//! decides how they are [arranged](arrangement): as replicas, each with its own application, or as one.
 
 mod apache;
 mod application;
@@ -39,46 +39,47 @@ use self::arrangement::Arrangement;
 use crate::programs::ports::free_port;
 use crate::servers::spec::{Kind, Spec};
 
-/// Where and for what a server is started.
+/// The conditions under which a server is started.
 #[derive(Clone, Copy, Debug)]
 pub struct Ground<'a> {
-    /// Of the files.
+    /// The root of the files.
     pub root: &'a Path,
-    /// All of them are listened on.
+    /// The addresses; the server listens on all of them.
     pub listen: &'a [SocketAddr],
-    /// For its configuration, logs and sockets.
+    /// The directory for its configuration, logs and sockets.
     pub directory: &'a Path,
-    /// For its sockets, whose paths have to be short: `unix(7)` has 108 bytes for one.
+    /// The directory for its sockets. Their paths have to be short: `unix(7)` allows 108 bytes.
     pub sockets: &'a Path,
     /// How many CPUs it has.
     pub cpus: usize,
-    /// How many connections it has to have room for.
+    /// The number of connections for which it makes room.
     pub capacity: usize,
-    /// Our server, where a spec names no other build.
+    /// The program of sluice, if a spec names no other build.
     pub sluice: &'a Path,
-    /// What all clients ask for, if it is one file.
+    /// The file that all clients request, if it is a single one.
     pub constant: Option<Constant<'a>>,
-    /// What it hands requests to, and is started before it.
+    /// The application to which it passes requests. It starts before the server.
     pub application: Option<&'a Application>,
-    /// Where the application listens, if not at a Unix socket.
+    /// The address of the application, if it does not use a Unix socket.
     pub over_tcp: Option<SocketAddr>,
-    /// Where applications are that were compiled.
+    /// The directory of compiled applications.
     pub programs: &'a Path,
-    /// Where the back-end simulator listens that an application asks.
+    /// The address of the back-end simulator that an application uses.
     pub besim: Option<SocketAddr>,
 }
 
-/// One file that all clients ask for.
+/// A single file that all clients request.
 #[derive(Clone, Copy, Debug)]
 pub struct Constant<'a> {
-    /// From the root, with a slash in front.
+    /// Its path from the root, with a slash in front.
     pub target: &'a str,
-    /// Whether they ask for each reply on a connection of its own.
+    /// Whether each request has its own connection.
     pub closes: bool,
 }
 
 impl<'a> Ground<'a> {
-    /// For a server of one CPU and a thousand connections, without an application, all in one directory.
+    /// Conditions for a server with one CPU and a thousand connections, without an application, with all
+    /// files in one directory.
     pub fn plain(root: &'a Path, listen: &'a [SocketAddr], directory: &'a Path, sluice: &'a Path) -> Self {
         Self {
             root,
@@ -97,27 +98,27 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// A program of a server.
+/// A program that is part of a server.
 #[derive(Debug)]
 pub struct Part {
     /// Its command line.
     pub words: Vec<String>,
-    /// Where it listens as soon as it is up.
+    /// The addresses on which it listens once it has started.
     pub listens: Vec<Endpoint>,
-    /// Which of the server's CPUs it has; `None`: all of them.
+    /// Its CPU among those of the server; `None`: all of them.
     pub cpu: Option<usize>,
 }
 
-/// Where something listens.
+/// An address on which something listens.
 #[derive(Clone, Debug)]
 pub enum Endpoint {
-    /// On a network.
+    /// An address on a network.
     Tcp(SocketAddr),
-    /// At a path.
+    /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
-/// As an application is told it.
+/// Formats the address as an application gets it.
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -127,11 +128,11 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// The programs that make up the server, in the order in which they are started: clients talk to the last.
-/// Configurations are written to the ground's directory.
+/// The programs that make up the server, in the order in which they are started. Clients talk to the last
+/// one. Writes configurations to the ground's directory.
 ///
 /// # Errors
-/// Where a setting is unknown, a program is not installed, or a file can't be written.
+/// A setting is unknown, a program is not installed, or a file can't be written.
 pub fn parts(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
     let (arrangement, spec) = Arrangement::of(spec)?;
     let Some(mapping) = arrangement.replicas else { return one(&spec, &arrangement, ground) };
@@ -163,7 +164,7 @@ pub fn parts(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
     Ok(parts)
 }
 
-/// Of a server that is no replica, or of one of them.
+/// The programs of one replica, or of a server without replicas.
 fn one(spec: &Spec, arrangement: &Arrangement, ground: &Ground<'_>) -> Result<Vec<Part>> {
     let on_loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let over_tcp = arrangement.over_tcp.then(|| free_port().map(on_loopback)).transpose()?;
@@ -177,8 +178,8 @@ fn one(spec: &Spec, arrangement: &Arrangement, ground: &Ground<'_>) -> Result<Ve
     Ok(parts)
 }
 
-/// Some of its settings as lines of its own configuration file, to be pasted there. Those that are none of a
-/// server that the lab configures stay as they are.
+/// Some settings as lines of the server's own configuration file, ready to paste. For programs that the lab
+/// does not configure, settings stay as they are.
 pub fn lines(spec: &Spec, settings: &[String]) -> Vec<String> {
     let line = match spec.kind {
         Kind::Sluice => sluice::line,
@@ -194,17 +195,17 @@ pub fn lines(spec: &Spec, settings: &[String]) -> Vec<String> {
     lines.collect()
 }
 
-/// Whether the lab's own settings of a server are understood.
+/// Checks the lab's own settings of a server.
 pub(crate) fn check(spec: &Spec) -> Result<()> {
     Arrangement::of(spec).map(drop)
 }
 
-/// Whether there is a replica of it for each address, so that nobody can tell the status of all.
+/// Whether it has a replica for each address. Then there is no single status.
 pub(crate) fn is_replicated(spec: &Spec) -> bool {
     Arrangement::of(spec).is_ok_and(|(arrangement, _)| arrangement.replicas.is_some())
 }
 
-/// Without its application.
+/// The server's programs without its application.
 fn server(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
     let words = match spec.kind {
         Kind::Sluice => sluice::words(spec, ground)?,
@@ -223,11 +224,11 @@ fn server(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
     Ok(vec![Part::of(words, ground)])
 }
 
-/// What a word may name in braces.
+/// The names that a word may have in braces.
 pub(crate) const FILLED: [&str; 7] = ["port", "host", "root", "cpus", "directory", "socket", "besim"];
 
 impl Ground<'_> {
-    /// A word of anybody's program with all that it names in braces.
+    /// A word of a custom command, with all names in braces filled in.
     fn fill(&self, word: &str) -> String {
         let address = self.listen[0];
         let besim = self.besim.map(|address| address.to_string()).unwrap_or_default();
@@ -246,18 +247,18 @@ impl Ground<'_> {
 }
 
 impl Part {
-    /// Who clients talk to.
+    /// The part to which clients talk.
     fn of(words: Vec<String>, ground: &Ground<'_>) -> Self {
         Self { words, listens: ground.listen.iter().copied().map(Endpoint::Tcp).collect(), cpu: None }
     }
 }
 
-/// Why a server has no application.
+/// The reason why a server cannot have an application.
 pub(crate) const CANNOT_HAND_ON: &str = "it hands no requests to an application; allowed with one: sluice, \
     nginx, lighttpd, apache, apache-worker, haproxy in front of one of these or of the application, and \
     commands that name {socket}";
 
-/// Whether the server hands requests to an application.
+/// Whether the server can pass requests to an application.
 pub(crate) fn can_hand_on(spec: &Spec) -> bool {
     match spec.kind {
         Kind::Sluice | Kind::Nginx | Kind::Lighttpd | Kind::Apache | Kind::ApacheWorker => true,
@@ -267,7 +268,7 @@ pub(crate) fn can_hand_on(spec: &Spec) -> bool {
     }
 }
 
-/// Whether the lab asks for its status: of a server of ours, if it is one rather than several replicas.
+/// Whether the lab reads its status: only for sluice, and not with several replicas.
 pub(crate) fn tells_status(spec: &Spec) -> bool {
     let is_one = Arrangement::of(spec).is_ok_and(|(arrangement, _)| arrangement.replicas.is_none());
     spec.kind == Kind::Sluice && is_one
@@ -279,8 +280,8 @@ pub(crate) fn behind(spec: &Spec) -> Result<Option<Spec>> {
     if is_proxy { haproxy::behind(spec) } else { Ok(None) }
 }
 
-/// The executable that makes a spec what it is, for its version and the hash of its bytes; `None` for
-/// commands of several words that name none.
+/// The executable that identifies a spec, for its version and the hash of its bytes; `None` for commands of
+/// several words that name none.
 pub(crate) fn executable(spec: &Spec, sluice: &Path) -> Option<PathBuf> {
     let usual = match spec.kind {
         Kind::Sluice => return Some(spec.program.clone().unwrap_or_else(|| sluice.to_owned())),
@@ -295,7 +296,7 @@ pub(crate) fn executable(spec: &Spec, sluice: &Path) -> Option<PathBuf> {
     found(&spec.program.clone().unwrap_or_else(|| usual.into()))
 }
 
-/// What is said where a spec has no executable.
+/// The error for a spec without an executable.
 pub(crate) fn not_there(spec: &Spec) -> String {
     let whence = match spec.kind {
         Kind::Ceiling => " (cargo build --release -p bench, or name one: 'ceiling@path/to/ceiling')",
@@ -304,7 +305,7 @@ pub(crate) fn not_there(spec: &Spec) -> String {
     format!("{}: there is no program for {spec:#}{whence}", spec.name)
 }
 
-/// An executable by its path, or where the shell and Debian's administrators look.
+/// Finds an executable by its path, or in the directories of the shell and of Debian's administrators.
 pub(crate) fn found(program: &Path) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return program.canonicalize().ok();
@@ -324,21 +325,21 @@ fn peer(spec: &Spec, package: &str) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// Settings `name=value` of a spec, for a configuration: those that it asks for, and what is left.
+/// Settings `name=value` of a spec, for a configuration. Callers take the known ones; the rest remains.
 struct Settings<'a> {
     pairs: Vec<(&'a str, &'a str)>,
-    /// How a name and a value are written down.
+    /// Formats a name and a value.
     line: fn(&str, &str) -> String,
 }
 
 impl<'a> Settings<'a> {
     fn of(spec: &'a Spec, line: fn(&str, &str) -> String) -> Self {
         let pairs = spec.settings.iter().filter_map(|word| word.split_once('='));
-        // Quotes are there for values with blanks in them.
+        // Quotes are only there for values with blanks.
         Self { pairs: pairs.map(|(name, value)| (name, value.trim_matches('"'))).collect(), line }
     }
 
-    /// What was set under `name`, or `usual`.
+    /// The value of `name`, or `usual`.
     fn take(&mut self, name: &str, usual: &dyn ToString) -> String {
         match self.pairs.iter().position(|(other, _)| *other == name) {
             Some(at) => self.pairs.remove(at).1.to_owned(),
@@ -346,23 +347,23 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// The line of that.
+    /// The line for `name`, with its value or `usual`.
     fn set(&mut self, name: &str, usual: &dyn ToString) -> String {
         (self.line)(name, &self.take(name, usual))
     }
 
-    /// The lines of several.
+    /// The lines for several names.
     fn set_all(&mut self, usual: &[(&str, &str)]) -> String {
         usual.iter().map(|(name, usual)| self.set(name, usual)).collect()
     }
 
-    /// Those of the others that belong somewhere, a line for each.
+    /// The remaining settings that belong somewhere, one line for each.
     fn those(&mut self, belongs: impl Fn(&str) -> bool) -> String {
         let those = self.pairs.extract_if(.., |(name, _)| belongs(name));
         those.map(|(name, value)| (self.line)(name, value)).collect()
     }
 
-    /// All others, a line for each.
+    /// All remaining settings, one line for each.
     fn rest(mut self) -> String {
         self.those(|_| true)
     }
@@ -378,7 +379,8 @@ fn write(ground: &Ground<'_>, name: &str, text: &str) -> Result<String> {
 mod tests {
     use super::*;
 
-    /// What is written for a server that listens at 127.0.0.1:8080, and the command that clients talk to.
+    /// The files for a server that listens at 127.0.0.1:8080, and the command of the part to which clients
+    /// talk.
     fn configured(text: &str, application: Option<&str>) -> (Vec<String>, String) {
         let scratch = tempfile::tempdir().unwrap();
         let application = application.map(|text| text.parse().unwrap());
@@ -394,7 +396,7 @@ mod tests {
         (words, files.iter().map(|path| fs::read_to_string(path).unwrap_or_default()).collect())
     }
 
-    /// Whether the configuration of a server has all `lines` where its program is installed.
+    /// Checks that a server's configuration has all `lines`, if its program is installed.
     fn has(text: &str, application: Option<&str>, lines: &[&str]) {
         if executable(&text.parse().unwrap(), Path::new("")).is_some() {
             let (_, file) = configured(text, application);

@@ -1,4 +1,4 @@
-//! nginx. Settings are directives: they replace what is generated, or are added where they belong.
+//! nginx. Settings are directives: they replace generated ones, or are added in the right block.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
     let mut settings = Settings::of(spec, directive);
     let directory = ground.directory.display();
     let mut text = format!("daemon off;\npid {directory}/nginx.pid;\nerror_log stderr error;\n");
-    // Its workers read the files as whoever reads them here.
+    // The workers read the files with the rights of the lab's user.
     if rustix::process::geteuid().is_root() {
         text += "user root;\n";
     }
@@ -20,13 +20,14 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
     text += &settings.set("master_process", &"on");
     text += &directive("worker_processes", &workers);
     text += &settings.set("worker_rlimit_nofile", &(ground.capacity * 2 + 1_000));
-    // A worker has some 440 bytes for each connection that it may have, from the start: what all of many
-    // could have is more than the memory of an experiment with little. Nobody gets twice its part.
+    // A worker allocates some 440 bytes for each connection that it may have, right at the start. If each
+    // of many workers had room for all connections, that would exceed the memory of an experiment with
+    // little memory. No worker gets twice its part of the connections, so that is the limit.
     let part = 2 * ground.capacity / workers.parse().unwrap_or(1).max(1);
     let mut events = settings.set("worker_connections", &(part.max(512).min(ground.capacity + 100)));
     events += &settings.set_all(&[("use", "epoll"), ("multi_accept", "off"), ("accept_mutex", "off")]);
     let mut http = "types { text/html html; }\n".to_owned();
-    // `tcp_nopush` is as it comes: with reno it makes no difference that shows. With BBR a packet that waits
+    // `tcp_nopush` has its default: with reno it makes no visible difference. With BBR a packet that waits
     // to be full is paced, which here takes 10% more CPU time for 1 KB and 80% more for SPECweb99's files.
     http += &settings.set_all(&[
         ("access_log", "off"),
@@ -50,7 +51,7 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
         let _ = writeln!(server, "listen {address} backlog={backlog} {more};");
     }
     if let Some(application) = ground.application {
-        // Replies are read as fast as they come, and never put on the disk.
+        // Replies are read as fast as they come, and never written to the disk.
         http += &settings.set_all(&[
             ("fastcgi_buffers", "16 64k"),
             ("fastcgi_buffer_size", "64k"),
@@ -70,17 +71,17 @@ pub(super) fn directive(name: &str, value: &str) -> String {
     format!("{name} {value};\n")
 }
 
-/// Whether a directive that is not generated stands outside all blocks.
+/// Whether a setting without a generated line belongs outside all blocks.
 fn is_main(name: &str) -> bool {
     let of_workers = name.starts_with("worker_") && name != "worker_aio_requests";
     of_workers || matches!(name, "thread_pool" | "timer_resolution" | "pcre_jit" | "load_module")
 }
 
-/// Parameters that are called as nginx calls its variables, in capital letters.
+/// Parameters whose names are those of nginx's variables, in capital letters.
 const PARAMETERS: &str = "QUERY_STRING REQUEST_METHOD CONTENT_TYPE CONTENT_LENGTH REQUEST_URI DOCUMENT_ROOT \
     SERVER_PROTOCOL REMOTE_ADDR REMOTE_PORT SERVER_ADDR SERVER_PORT SERVER_NAME";
 
-/// With the parameters that its own packages have, and a connection for each request.
+/// The location with the parameters of nginx's own packages, and a connection for each request.
 fn location(gateway: &Gateway) -> String {
     let (requests, scripts) = match &gateway.scripts {
         Some(root) => (r"~ \.php$", root.as_str()),

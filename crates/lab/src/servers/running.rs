@@ -1,26 +1,26 @@
-//! A server that runs already, at an address of this machine: it is asked, and neither started nor ended.
+//! A server that is already running, at an address of this machine. The lab neither starts nor ends it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Where it is.
+/// The address and process of such a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: SocketAddr,
     /// The path of its URL.
     pub path: String,
-    /// The process whose CPU time and memory are its own, with all that descend from it.
+    /// The process whose CPU time and memory count, with all its descendants.
     pub pid: Option<u32>,
 }
 
-/// How a URL begins.
+/// The beginning of a URL.
 pub(super) const SCHEME: &str = "http://";
 
 const ALLOWED: &str = "allowed: a server of this machine by its URL, such as http://127.0.0.1:8080/, and its \
     process, such as 'http://127.0.0.1:8080/ pid=1234'";
 
 impl Running {
-    /// By the words that are typed: a URL, and what is known besides.
+    /// Parses the words that users type: a URL, and possibly the process id.
     pub(super) fn of(words: &[String]) -> Result<Self, String> {
         let (url, others) = words.split_first().ok_or(ALLOWED)?;
         let rest = url.strip_prefix(SCHEME).ok_or_else(|| format!("{url} is no URL; {ALLOWED}"))?;

@@ -1,8 +1,8 @@
-//! A script that starts a server as a trial did, beside the trial's results: its configuration, its command
-//! lines, and what it had of the lab's environment. Whoever has the script needs nothing else of the results.
-//!
-//! What is of the trial alone is a variable there: the address, the directories of its files and its sockets.
-//! A network namespace and control groups can't be had again by a script; it names them.
+//! Writes a script that starts a server as a trial did, beside the trial's results. The script has the
+//! configuration, the command lines, and the relevant part of the lab's environment. It needs no other file
+//! of the results.
+//! Values of one trial are variables there: the address, and the directories of files and sockets. A script
+//! cannot recreate a network namespace or control groups; it names them.
 
 use std::fmt::Write as _;
 use std::fs::{self, Permissions};
@@ -17,23 +17,23 @@ use crate::programs::child::list;
 use crate::programs::shell::{line, quoted};
 use crate::servers::spec::Spec;
 
-/// What is written for a server before it is started, by how its name ends.
+/// The extensions of the files that are written for a server before it is started.
 pub(crate) const CONFIGURATIONS: [&str; 3] = ["conf", "cfg", "toml"];
 
-/// How variables of the environment begin that change what a server does. Others may be nobody's business.
+/// The prefixes of environment variables that affect a server. Other variables may be private.
 const ENVIRONMENT: [&str; 10] =
     ["PATH", "LD_", "MALLOC_", "GLIBC_TUNABLES", "LANG", "LC_", "TZ", "PHP", "OPENSSL_", "SSL_"];
 
-/// The end of a file in a script.
+/// The marker for the end of a file within the script.
 const END: &str = "END_OF_FILE";
 
-/// What a script is called.
+/// The name of a script.
 pub(crate) fn name(spec: &Spec) -> String {
     format!("start-{}.sh", spec.plain_name())
 }
 
-/// Writes the script of a server whose programs these are, and whose configuration is written. It runs on
-/// these CPUs, and `wrapper` stands before each command.
+/// Writes the script of a server with these programs, whose configuration already exists. The server runs
+/// on these CPUs, and `wrapper` goes before each command.
 pub(crate) fn write(
     spec: &Spec,
     parts: &[Part],
@@ -87,7 +87,7 @@ fn text(
     }
     let _ = writeln!(text, "root=${{root-{}}}", quoted(&ground.root.display().to_string()));
     let _ = writeln!(text, "run=${{run-$(mktemp -d)}}");
-    // Where files are named as they were typed.
+    // File names as typed are relative to this directory.
     let here = quoted(&std::env::current_dir()?.display().to_string());
     let _ = writeln!(text, "[ ! -d {here} ] || cd {here}\nulimit -n \"$(ulimit -Hn)\"");
     configure(&mut text, ground, variables)?;
@@ -116,13 +116,13 @@ fn text(
     let _ = if is_alone {
         writeln!(text, "exec {}", command(last))
     } else {
-        // The shell is there until the end, to take the others away.
+        // The shell stays until the end, to stop the other programs.
         writeln!(text, "{} &\nothers=\"$others $!\"\nwait $!", command(last))
     };
     Ok(text)
 }
 
-/// Directories and configuration files.
+/// Writes the commands that make directories and configuration files.
 fn configure(text: &mut String, ground: &Ground<'_>, variables: &Variables) -> Result<()> {
     let mut directories = vec!["$run/sockets".to_owned()];
     let mut files = String::new();
@@ -155,10 +155,10 @@ fn configurations(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// What a script has that starts more than one program.
+/// A line that every script with more than one program has.
 const BACKGROUND: &str = "trap 'kill $others 2>/dev/null || true; wait' EXIT\n";
 
-/// Starts a program that the next ones need, and waits until it listens.
+/// Writes the commands that start a program which the next ones need, and wait until it listens.
 fn background(text: &mut String, command: &str, sockets: &[String]) {
     if !text.contains(BACKGROUND) {
         let _ = write!(text, "others=\n{BACKGROUND}trap 'exit 130' INT TERM HUP\n");
@@ -172,7 +172,7 @@ fn background(text: &mut String, command: &str, sockets: &[String]) {
     }
 }
 
-/// Values of a trial that a script has variables for, the longest first.
+/// The values of a trial for which a script has variables, the longest first.
 struct Variables(Vec<(String, String)>);
 
 impl Variables {
@@ -194,12 +194,12 @@ impl Variables {
             host(besim.ip(), "$host".to_owned());
         }
         all.push((ground.listen[0].port().to_string(), "$port".to_owned()));
-        // Of those that are the same, the first counts: sockets may be in the directory of all else.
+        // Of equal values the first counts: sockets may be in the same directory as all else.
         all.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
         Self(all)
     }
 
-    /// A text with variables in place of values, and a backslash before each of `special`.
+    /// A text with variables instead of values, and a backslash before each of `special`.
     fn filled(&self, text: &str, special: &str) -> String {
         let mut filled = String::new();
         let mut at = 0;
@@ -218,10 +218,10 @@ impl Variables {
         filled
     }
 
-    /// A word as a shell takes it.
+    /// A word for a shell.
     fn word(&self, word: &str) -> String {
         let filled = self.filled(word, "\\$`\"");
-        // What has no variable is as it was typed.
+        // A word without a variable stays as it was typed.
         if self.filled(word, "") == word { quoted(word) } else { format!("\"{filled}\"") }
     }
 
@@ -230,8 +230,8 @@ impl Variables {
     }
 }
 
-/// Whether a value stands at a place of a text for itself: it is not a part of a longer number or name, and
-/// a number is a port rather than something else.
+/// Whether a value at a place of a text is complete: not a part of a longer number or name, and if it is a
+/// number, a port and nothing else.
 fn stands(value: &str, text: &str, at: usize) -> bool {
     let (before, rest) = text.split_at(at);
     let Some(after) = rest.strip_prefix(value) else { return false };
@@ -248,7 +248,7 @@ fn stands(value: &str, text: &str, at: usize) -> bool {
     !before.chars().next_back().is_some_and(goes_on) && (!is_number || is_port)
 }
 
-/// `$run/sockets` as `${run}/sockets`: a letter may follow.
+/// `$run/sockets` as `${run}/sockets`, because a letter may follow.
 fn braced(name: &str) -> String {
     let (variable, rest) =
         name.split_once('/').map_or((name, None), |(variable, rest)| (variable, Some(rest)));

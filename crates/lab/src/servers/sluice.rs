@@ -1,5 +1,5 @@
-//! Ours: settings that begin with dashes are options, those with `pool.` keys of the application's pool, in
-//! which names in braces are filled in, and the others lines of its TOML file.
+//! sluice. Settings with leading dashes are options. Those with `pool.` are keys of the application's pool,
+//! in which names in braces are filled in. All others are lines of its TOML file.
 
 use anyhow::Result;
 
@@ -7,10 +7,10 @@ use super::application::Gateway;
 use super::{Ground, write};
 use crate::servers::spec::Spec;
 
-/// What its status is asked at.
+/// The name of the socket for its status.
 pub(crate) const STATUS: &str = "status";
 
-/// What settings of the application's pool begin with.
+/// The prefix of settings of the application's pool.
 const OF_POOL: &str = "pool.";
 
 pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
@@ -38,14 +38,14 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// An option as a line of its file: `--accept-limit` and 10 are `accept_limit = 10`.
+/// An option as a line of the file: `--accept-limit` and 10 become `accept_limit = 10`.
 pub(super) fn line(name: &str, value: &str) -> String {
     let key = name.trim_start_matches("--").replace('-', "_");
     let is_bare = value.parse::<u64>().is_ok() || matches!(value, "true" | "false");
     if is_bare { format!("{key} = {value}") } else { format!("{key} = \"{value}\"") }
 }
 
-/// The pool of the application, and what leads there.
+/// The application's pool, and the route to it.
 fn pool(gateway: &Gateway, settings: &[&String]) -> String {
     let settings = settings.iter().filter_map(|word| word.strip_prefix(OF_POOL));
     let settings: Vec<_> = settings.map(|setting| format!("{setting}\n")).collect();

@@ -1,5 +1,5 @@
-//! A server that takes part in an experiment, as people type it: `nginx`, `sluice: --architecture=amped`,
-//! `four = sluice: --workers=4`, `old = sluice@builds/old/sluice`, `mine = ./server --port {port} {root}`.
+//! A server in an experiment, as users type it: `nginx`, `sluice: --architecture=amped`, `four = sluice:
+//! --workers=4`, `old = sluice@builds/old/sluice`, `mine = ./server --port {port} {root}`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,14 +13,14 @@ use crate::servers::running::{Running, SCHEME};
 /// A server with a name and its settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Spec {
-    /// What tables call it.
+    /// Its name in tables.
     pub name: String,
-    /// What it is.
+    /// The kind of server.
     pub kind: Kind,
-    /// Another executable than the usual one.
+    /// The executable, if it is not the usual one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<PathBuf>,
-    /// Words that change what the lab generates for it; of [`Kind::Command`] the words of the command.
+    /// Words that change what the lab generates for it. For [`Kind::Command`], the words of the command.
     pub settings: Vec<String>,
 }
 
@@ -28,7 +28,7 @@ pub struct Spec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Ours.
+    /// sluice.
     Sluice,
     /// nginx.
     Nginx,
@@ -40,15 +40,15 @@ pub enum Kind {
     ApacheWorker,
     /// `HAProxy` in front of another server.
     Haproxy,
-    /// One that parses nothing and sends one reply: what a request costs at least.
+    /// A server that parses nothing and sends one reply. It shows the least that a request costs.
     Ceiling,
-    /// Anybody's.
+    /// Any command.
     Command,
-    /// One that runs already; its settings are its URL, and what is known besides.
+    /// A server that is already running. Its settings are its URL, and possibly the process id.
     Running,
 }
 
-/// Names of those that need no command.
+/// The names of kinds that need no command.
 const KNOWN: [(&str, Kind); 7] = [
     ("sluice", Kind::Sluice),
     ("nginx", Kind::Nginx),
@@ -60,7 +60,7 @@ const KNOWN: [(&str, Kind); 7] = [
 ];
 
 impl Kind {
-    /// What its configuration file is called.
+    /// The name of its configuration file.
     pub fn configuration(self) -> &'static str {
         match self {
             Self::Sluice => "sluice.toml",
@@ -72,7 +72,7 @@ impl Kind {
         }
     }
 
-    /// As it is typed; `None` of a command.
+    /// The name that users type; `None` for a command.
     pub fn name(self) -> Option<&'static str> {
         KNOWN.iter().find(|(_, kind)| *kind == self).map(|(name, _)| *name)
     }
@@ -87,9 +87,9 @@ impl FromStr for Spec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // An equals sign before any colon ends a name.
+        // A name ends at an equals sign before any colon.
         let equals = text.find('=').filter(|equals| text.find(':').is_none_or(|colon| *equals < colon));
-        // The name of a server that runs already is its address, if it has no other.
+        // Without a name, a server that is already running has its address as its name.
         let equals = equals.or_else(|| text.find(" = http://").map(|blank| blank + 1));
         let (name, what) = match equals {
             Some(at) => (Some(text[..at].trim()), text[at + 1..].trim()),
@@ -123,7 +123,7 @@ impl FromStr for Spec {
         let name = match name {
             Some("") => return Err(format!("{text:?} has no name before its equals sign; {ALLOWED}")),
             Some(name) => name.to_owned(),
-            // What is before an equals sign is a name.
+            // The part before an equals sign is a name.
             None => [&[head.trim().to_owned()], &settings[..]].concat().join(" ").replace('=', " "),
         };
         Ok(Self { name, kind, program, settings })
@@ -138,18 +138,18 @@ impl Spec {
         Ok(Self { name, kind: Kind::Running, program: None, settings })
     }
 
-    /// Where it is, if it runs already.
+    /// The address and process, if the server is already running.
     pub fn running(&self) -> Option<Running> {
         (self.kind == Kind::Running).then(|| Running::of(&self.settings).ok())?
     }
 
-    /// Whether the processes are known that do its work.
+    /// Whether the processes of the server are known.
     pub fn is_seen(&self) -> bool {
         self.running().is_none_or(|running| running.pid.is_some())
     }
 }
 
-/// Words between blanks; what stands in double quotes belongs together.
+/// Words separated by blanks; text in double quotes is one word.
 pub(crate) fn words(text: &str) -> Vec<String> {
     let mut is_quoted = false;
     let ends = |letter: char| {
@@ -165,7 +165,7 @@ impl<'de> Deserialize<'de> for Spec {
     }
 }
 
-/// What it is and its settings, without its name.
+/// Formats the server without its name.
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known = self.kind.name();
@@ -179,22 +179,22 @@ impl fmt::Display for Spec {
 }
 
 impl Spec {
-    /// As it is typed.
+    /// The server as users type it.
     pub fn typed(&self) -> String {
         format!("{} = {self}", self.name)
     }
 
-    /// These settings under another name, to be measured once more beside themselves.
+    /// This server under another name, for the A/A control.
     pub fn again(&self) -> Self {
         Self { name: format!("{} again", self.name), ..self.clone() }
     }
 
-    /// Whether this is the other one, measured once more.
+    /// Whether this is the A/A control of the other server.
     pub fn is_again_of(&self, other: &Self) -> bool {
         *self == other.again()
     }
 
-    /// Its name, as directories of its own have it.
+    /// Its name in a form for directories.
     pub(crate) fn plain_name(&self) -> String {
         let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
         self.name.chars().map(plain).collect()

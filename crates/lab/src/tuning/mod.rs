@@ -1,3 +1,4 @@
-//! Looks for settings: experiments after each other, each of what was best in the one before ([`tune`]).
+//! Searches for settings with a series of experiments, each with the best candidates of the one before
+//! ([`tune`]).
 
 pub mod tune;

@@ -1,13 +1,13 @@
-//! Looks for the settings with which a server does best under a workload.
+//! Searches for the settings with which a server does best under a workload.
 //!
-//! Settings are drawn as a Latin hypercube: each value of each setting takes part as often as any other. Then
-//! come heats of fewer and fewer candidates in more and more rounds (successive halving). Where there is
-//! time, a step up and down around the two that are left follows. At last there are fresh rounds of the
-//! winner, the runner-up and the settings as they come. Only these are reported: a winner owes a part of its
-//! figure to chance.
+//! Settings are drawn as a Latin hypercube: each value of each setting takes part as often as any other.
+//! Then come passes with fewer and fewer candidates in more and more rounds (successive halving). If there
+//! is time, the next pass tries a step up and down around the two that remain. Last come confirmatory
+//! rounds of the winner, the runner-up and the default settings. Only these rounds are reported, because a
+//! winner owes a part of its figure to chance.
 //!
-//! Each heat is an experiment in a directory of its own below that of the search, so that a search goes on
-//! where it was interrupted. See docs/experiments.md for the sources.
+//! Each pass is an experiment in its own directory below that of the search, so an interrupted search can
+//! continue. See docs/experiments.md for the sources.
 
 use std::fs;
 use std::path::Path;
@@ -31,8 +31,9 @@ use crate::servers::spec::{Kind, Spec};
 use crate::statistics::FEWEST_ROUNDS;
 use crate::unique::unique;
 
-/// What is usually varied of a server, by what the papers found to matter (Harji et al. 2012, section 10):
-/// how many run at the same time, how sends wait, how many connections are accepted in a row.
+/// The settings that a search varies by default, because the papers found that they matter (Harji et al.
+/// 2012, section 10): how many workers run at the same time, how sends wait, how many connections are
+/// accepted in a row.
 pub fn usual(kind: Kind) -> Vec<Dimension> {
     let all: &[&str] = match kind {
         Kind::Sluice => &[
@@ -56,62 +57,62 @@ pub fn usual(kind: Kind) -> Vec<Dimension> {
     all.iter().filter_map(|text| text.parse().ok()).collect()
 }
 
-/// What is looked for, and where.
+/// A search: its server, settings and workload.
 #[derive(Clone, Debug)]
 pub struct Search {
-    /// Whose settings.
+    /// The server.
     pub server: Spec,
-    /// Which.
+    /// The varied settings.
     pub dimensions: Vec<Dimension>,
-    /// The experiment whose first point says under which workload, as a table of TOML without servers.
+    /// The experiment whose first point has the workload, as a table of TOML without servers.
     pub like: toml::Table,
-    /// How long all of it may take, about.
+    /// The approximate time of the whole search.
     pub budget: Duration,
-    /// Whether all combinations are measured, as the papers did.
+    /// Whether to measure all combinations, as the papers did.
     pub is_exhaustive: bool,
-    /// What is drawn from.
+    /// The seed of the random draw.
     pub seed: u32,
 }
 
-/// The rounds of each heat. Half of the candidates go on to the next.
+/// The rounds of each pass. Half of the candidates continue to the next.
 const HEATS: [u32; 3] = [1, 2, 4];
-/// Those of the neighbours of the two best.
+/// The rounds for the neighbours of the two best.
 const STEP_ROUNDS: u32 = 2;
-/// Those of all combinations.
+/// The rounds for all combinations.
 const ALL_ROUNDS: u32 = 2;
-/// With how many combinations of other values a server is asked whether it takes a value, at most.
+/// The most combinations with other values in which a server is asked whether it accepts a value.
 const MOST_ASKED: usize = 24;
 
-/// One value of each dimension, by its place there.
+/// One value of each dimension, by its index there.
 type Candidate = Vec<usize>;
 
-/// What there is time for.
+/// The size of a search, as its budget allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// How many candidates are drawn.
+    /// The number of candidates that are drawn.
     pub candidates: usize,
     /// Whether the neighbours of the two best are tried.
     pub steps: bool,
-    /// How many fresh rounds there are.
+    /// The number of confirmatory rounds.
     pub fresh_rounds: u32,
 }
 
-/// Candidates there are at most, where not all are measured.
+/// The most candidates, unless all combinations are measured.
 const MOST_CANDIDATES: usize = 24;
-/// With fewer there are no steps: the time is better spent on drawing more.
+/// With fewer candidates there are no steps: drawing more is a better use of the time.
 const CANDIDATES_BEFORE_STEPS: usize = 12;
-/// Where there is time for fewer, there is no search.
+/// If there is time for fewer candidates only, there is no search.
 const FEWEST_CANDIDATES: usize = 4;
-/// Fresh rounds, where there is time for steps, and where all combinations are measured.
+/// The confirmatory rounds, if there is time for steps, or if all combinations are measured.
 const FRESH_ROUNDS: u32 = 10;
 
-/// Starting and stopping a server, and what generators take to start and to end, in each trial.
+/// The time of each trial for starting and stopping the server and the generators.
 const BESIDES: Duration = Duration::from_millis(1_200);
-/// Comparing a candidate's replies with their files, once.
+/// The time to compare a candidate's replies with their files, once.
 const COMPARING: Duration = Duration::from_secs(3);
 
 impl Search {
-    /// Whether there is something to look for, and time for it; to be asked before anything runs.
+    /// Checks that there is something to search for, and enough time. Call this before anything runs.
     pub fn check(&self) -> Result<()> {
         ensure!(
             self.server.running().is_none(),
@@ -138,11 +139,11 @@ impl Search {
         experiment.check_files().map_err(anyhow::Error::msg)
     }
 
-    /// Whether it can be run with these means in that directory, as far as is known before anything is
-    /// measured: the directory, programs, and what the server says to each value.
+    /// Checks that the search can run with these means in that directory, as far as possible before
+    /// measuring: the directory, programs, and whether the server accepts each value.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it cannot run.
     pub fn possible(&self, directory: &Path, means: &Means) -> Result<(), Refused> {
         let refused = |error: anyhow::Error| Refused::new(&error);
         let extent = self.extent().map_err(refused)?;
@@ -168,7 +169,8 @@ impl Search {
         Ok(())
     }
 
-    /// Whether the server takes a value: alone, or with some values of others, as it may need these.
+    /// Checks that the server accepts a value: alone, or with some values of the others, which the value
+    /// may need.
     fn takes(&self, dimension: usize, value: usize, means: &Means) -> Result<(), Refused> {
         let chosen = &self.dimensions[dimension];
         let alone = self.with(&[chosen.with(&chosen.values[value])]);
@@ -182,7 +184,7 @@ impl Search {
         Err(Refused::new(&anyhow!("{alone}: {why}")))
     }
 
-    /// What is measured first: the name of it, who takes part, and in how many rounds.
+    /// The first pass: its name, its candidates, and its rounds.
     fn first(&self, extent: Extent) -> (String, Vec<Candidate>, u32) {
         if self.is_exhaustive {
             (ALL.to_owned(), self.all(), ALL_ROUNDS)
@@ -191,7 +193,7 @@ impl Search {
         }
     }
 
-    /// Runs what is missing of it, in `directory`.
+    /// Runs the missing parts of the search, in `directory`.
     pub fn run(&self, directory: &Path, means: &Means, progress: &Progress) -> Result<Found> {
         let mut heats: Vec<Heat> = Vec::new();
         let mut hold = |name: &str, candidates: &[Candidate], rounds| {
@@ -220,16 +222,16 @@ impl Search {
         Ok(found)
     }
 
-    /// How many combinations there are.
+    /// The number of combinations.
     pub fn combinations(&self) -> usize {
         self.dimensions.iter().map(|dimension| dimension.values.len()).product()
     }
 
-    /// What there is time for.
+    /// The size of the search that its budget allows.
     ///
     /// # Errors
     ///
-    /// There is too little for any search.
+    /// There is too little time for any search.
     pub fn extent(&self) -> Result<Extent> {
         if self.is_exhaustive {
             return Ok(Extent { candidates: self.combinations(), steps: false, fresh_rounds: FRESH_ROUNDS });
@@ -256,18 +258,19 @@ impl Search {
         )
     }
 
-    /// What a longer search would do, and how long that takes.
+    /// The size of a longer search, and its time.
     pub fn longer(&self) -> Result<Option<(Duration, Extent)>> {
         let candidates = MOST_CANDIDATES.min(self.combinations());
         let most = Extent { candidates, steps: true, fresh_rounds: FRESH_ROUNDS };
         Ok((!self.is_exhaustive && self.extent()? != most).then_some((self.time(most)?, most)))
     }
 
-    /// How long a search of that extent takes, about.
+    /// The approximate time of a search of that size.
     pub fn time(&self, extent: Extent) -> Result<Duration> {
         let lengths = self.experiment(&[vec![0; self.dimensions.len()]], 1)?.points[0].setting.lengths;
         let Extent { candidates, steps, fresh_rounds } = extent;
-        // The settings as they come take part in each heat; in fresh rounds twice, beside the two best.
+        // The default settings take part in each pass; in confirmatory rounds they take part twice, beside
+        // the two best.
         let mut trials = fresh_rounds * 4;
         let mut left = candidates as u32;
         for rounds in HEATS {
@@ -281,7 +284,8 @@ impl Search {
         Ok((lengths.warm_up * 2 + lengths.measured + BESIDES) * trials + COMPARING * compared)
     }
 
-    /// A Latin hypercube: of each dimension, every value as often as any other, in an order of its own.
+    /// Draws a Latin hypercube: every value of each dimension appears as often as any other, in a random
+    /// order for each dimension.
     fn draw(&self, count: usize) -> Vec<Candidate> {
         let mut random = Pcg64Mcg::seed_from_u64(u64::from(self.seed));
         let mut columns = Vec::new();
@@ -330,23 +334,23 @@ impl Search {
         self.with(&chosen.collect::<Vec<_>>())
     }
 
-    /// The server with these settings as well.
+    /// The server with these settings added.
     fn with(&self, chosen: &[String]) -> Spec {
         let settings = [self.server.settings.as_slice(), chosen].concat();
         Spec { name: named(&self.server, chosen), settings, ..self.server.clone() }
     }
 
-    /// The text of a heat's experiment. The settings as they come take part in each, first.
+    /// The text of a pass's experiment. The default settings take part in each, first.
     fn text(&self, name: &str, candidates: &[Candidate], rounds: u32) -> Result<String> {
         let mut table = self.like.clone();
         let default = Spec { name: AS_IT_COMES.to_owned(), ..self.server.clone() };
         let servers = [default].into_iter().chain(candidates.iter().map(|candidate| self.server(candidate)));
         table.insert("servers".to_owned(), servers.map(|server| server.typed()).collect::<Vec<_>>().into());
         table.insert("rounds".to_owned(), i64::from(rounds).into());
-        // Fresh rounds have fresh arrivals.
+        // Confirmatory rounds have new arrivals.
         let seed = self.seed ^ (number(name) & 0x7fff_ffff) as u32;
         table.insert("seed".to_owned(), i64::from(seed).into());
-        // Only fresh rounds are held against themselves.
+        // Only confirmatory rounds have an A/A control.
         table.insert("again".to_owned(), (name == FRESH).into());
         Ok(toml::to_string(&table)?)
     }
@@ -355,8 +359,8 @@ impl Search {
         Experiment::of_options(&self.text("", candidates, rounds)?).map_err(anyhow::Error::msg)
     }
 
-    /// Runs an experiment with these candidates, and gives them in their order, best first. Those that won't
-    /// run are out.
+    /// Runs an experiment with these candidates, and returns them in order, the best first. Those that
+    /// don't run are left out.
     fn hold(
         &self,
         directory: &Path,
@@ -385,7 +389,7 @@ impl Search {
             }
         };
         let mut ranked: Vec<(&Candidate, Rank)> = candidates.iter().map(|one| (one, rank(one))).collect();
-        // Those without a figure come last.
+        // Candidates without a figure come last.
         let worth = |rank: &Rank| rank.median.map_or(f64::NEG_INFINITY, |median| quantity.worth(median));
         ranked.sort_by(|(_, one), (_, other)| worth(other).total_cmp(&worth(one)));
         let run = ranked.iter().filter(|(_, rank)| rank.median.is_some());
@@ -397,15 +401,15 @@ impl Search {
     }
 }
 
-/// What a server with these settings besides its own is called.
+/// The name of a server with these settings besides its own.
 pub fn named(server: &Spec, settings: &[String]) -> String {
     [server.settings.as_slice(), settings].concat().join(" ").replace('=', " ").replace("--", "")
 }
 
-/// What the server is called with its settings as they come.
+/// The name of the server with its default settings.
 pub const AS_IT_COMES: &str = "as it comes";
 
-/// How much less than the best is as good.
+/// How far below the best still counts as equally good, as a fraction.
 const PLATEAU: f64 = 0.02;
 
 fn plateau(heat: &Heat) -> Vec<String> {
@@ -476,7 +480,7 @@ mod tests {
         assert!(all.time(short).unwrap() < Duration::from_secs(400));
         let error = extent(60).unwrap_err().to_string();
         assert!(error.starts_with("--budget: 1.0 minutes are too few for a search; allowed: "), "{error}");
-        // There are no more than there are.
+        // The draw is never larger than the number of combinations.
         assert_eq!(search(3_600).extent().unwrap().candidates, 8);
         assert_eq!(search(3_600).longer().unwrap(), None);
         let (time, longer) = Search { budget: Duration::from_secs(400), ..all }.longer().unwrap().unwrap();

@@ -1,14 +1,15 @@
-//! AMPED: asymmetric multi-process, event-driven. SPED, and helpers that wait for the disk in the loop's
-//! place.
+//! AMPED: asymmetric multi-process, event-driven. This is SPED with helpers that wait for the disk instead
+//! of the loop.
 //!
-//! As in Pai et al. 1999 ("Flash"; Pariag et al. 2007, section 3, and Brecht et al. 2004, section 2, tell of
-//! it): one process serves all connections and does nothing that may have to wait for a disk, which opening a
-//! file and sending it may. It asks the kernel first what is in memory, which nearly everything is: names by
-//! `RESOLVE_CACHED` (openat2(2)), bytes by `RWF_NOWAIT` (`preadv2(2)`), window by window as a reply goes on.
-//! What is not is left to a helper. Flash had processes for helpers, and mincore(2) for the question; here
-//! they are threads, which share the loop's descriptors.
+//! The design follows Pai et al. 1999 ("Flash"); Pariag et al. 2007, section 3, and Brecht et al. 2004,
+//! section 2, describe it. One process serves all connections and does nothing that may have to wait for a
+//! disk. Opening a file and sending it may have to wait. So the process first asks the kernel whether the
+//! data is in memory, which it nearly always is. It asks for names with `RESOLVE_CACHED` (openat2(2)), and
+//! for bytes with `RWF_NOWAIT` (`preadv2(2)`), window by window as a reply goes on. Anything else it leaves
+//! to a helper. Flash had processes as helpers, and asked with mincore(2). Here helpers are threads, which
+//! share the loop's descriptors.
 //!
-//! With several workers each of them is such a process, with helpers of its own.
+//! With several workers, each of them is such a process, with its own helpers.
 
 use std::io;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::service::Service;
 ///
 /// # Errors
 ///
-/// The event mechanism or the helpers can't be set up, or the mechanism stops working.
+/// The event mechanism or the helpers cannot be set up, or the mechanism stops working.
 pub fn run(service: Service, listeners: Share, settings: &Settings, control: Arc<Control>) -> io::Result<()> {
     let helpers = Helpers::start(&settings.amped, service.content.resolvers(), service.counters)?;
     EventLoop::new(service, listeners, settings, control)?.with_helpers(helpers)?.run()

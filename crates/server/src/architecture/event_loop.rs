@@ -1,15 +1,19 @@
-//! The event loop of the event-driven architectures: get-events phase, accept phase, work phase, over and
-//! over (Brecht et al. 2004, section 3.1; Pariag et al. 2007, section 3).
+//! The event loop of the event-driven architectures: get-events phase, accept phase, work phase, repeat
+//! (Brecht et al. 2004, section 3.1; Pariag et al. 2007, section 3).
 //!
-//! The [get-events phase](get_events) gathers which sockets can go on. The [accept phase](accept_phase) takes
-//! connections out of the accept queue, as many as the accept limit allows. The [work phase](work_phase) lets
-//! every connection that can go on read, answer and write for its share of the turn. Timers are looked at
-//! last. Nothing blocks but the get-events phase, the disk, and sends if they shall
-//! ([`sends`](crate::sends) bounds them).
+//! - The [get-events phase](get_events) finds out which sockets can go on.
+//! - The [accept phase](accept_phase) takes connections out of the accept queue, as many as the accept
+//!   limit allows.
+//! - The [work phase](work_phase) lets every connection that can go on read, answer and write, for its
+//!   quantum of the turn.
+//! - Timers are checked last.
 //!
-//! What is left undone is remembered, not waited for: a connection that used up its share and a listener that
-//! an accept limit left non-empty are both come back to after a get-events phase that does not wait. (An edge
-//! trigger will not repeat itself for either.)
+//! Only the get-events phase, the disk, and sends that are set to block may block ([`sends`](crate::sends)
+//! bounds these).
+//!
+//! The loop remembers unfinished work and does not wait for it. This is a connection that used up its
+//! quantum, or a listener that an accept limit left non-empty. The loop comes back to both after a
+//! get-events phase that does not wait, because an edge trigger reports neither of them again.
 
 mod accept_phase;
 mod accepting;
@@ -61,7 +65,7 @@ use crate::timers::Timers;
 pub struct EventLoop {
     service: Service,
     connections: Slab<Registered>,
-    /// Given to the last connection opened.
+    /// The generation of the last connection opened.
     generation: u16,
     accepting: Accepting,
     waiting: Waiting,
@@ -81,7 +85,7 @@ impl EventLoop {
     ///
     /// # Errors
     ///
-    /// The mechanism can't be set up.
+    /// The mechanism cannot be set up.
     pub fn new(
         mut service: Service,
         listeners: Share,
@@ -147,7 +151,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Takes a new connection into service.
+    /// Starts to serve a new connection.
     fn open(&mut self, client: Client) {
         if let Some(common) = &self.service.common {
             common.own(&client.socket);
@@ -174,7 +178,7 @@ impl EventLoop {
         }
     }
 
-    /// Sees to a connection after its turn: waits for its socket, comes back to it, or ends it.
+    /// Handles a connection after its turn: waits for its socket, comes back to it, or ends it.
     fn settle(&mut self, index: u32, turn: Turn) {
         let Some(registered) = self.connections.get_mut(index) else { return };
         match turn {
@@ -217,7 +221,7 @@ impl EventLoop {
         self.waiting.timers.cancel(index);
         let Some(registered) = self.connections.remove(index) else { return };
         if registered.conversation.was_lent() {
-            // While somebody has a copy, epoll does not forget by itself.
+            // While another process has a copy of the socket, closing it does not end its registration.
             self.waiting.events.remove_if(registered.conversation.as_fd(), registered.registration);
         } else {
             self.waiting.events.forget_closing(registered.conversation.as_fd(), registered.registration);
@@ -229,7 +233,7 @@ impl EventLoop {
         self.service.counters.connections_closed.add(1);
         if reset {
             self.service.counters.reset(Reset::Local);
-            // A socket that can't be reset is closed by being dropped.
+            // A socket that cannot be reset is closed when it is dropped.
             let _ = socket::reset(socket);
         }
     }

@@ -1,8 +1,9 @@
-//! The event mechanisms of the get-events phase behind one face: edge-triggered epoll, level-triggered epoll,
-//! poll and select.
+//! One interface to the event mechanisms of the get-events phase: edge-triggered epoll, level-triggered
+//! epoll, poll and select.
 //!
-//! With edge triggers a connection is registered once, for everything, and the loop acts on what it wants
-//! *and* the ready bits it has gathered; the others are told what to wait for whenever that changes.
+//! With edge triggers a connection is registered once, for everything. The loop then acts on what the
+//! connection wants *and* the ready bits that it has gathered. The loop tells the other mechanisms what to
+//! wait for whenever that changes.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -33,7 +34,7 @@ impl EventMechanism {
         })
     }
 
-    /// The descriptor that it has of its own, if it has one.
+    /// The mechanism's own descriptor, if it has one.
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Epoll { epoll, .. } => Some(epoll.as_fd()),
@@ -41,12 +42,13 @@ impl EventMechanism {
         }
     }
 
-    /// Whether events are told once, when they come up, and not for as long as they last.
+    /// Whether the mechanism reports an event once, when it occurs, and not for as long as the state lasts.
     pub(super) fn is_edge_triggered(&self) -> bool {
         matches!(self, Self::Epoll { edge: true, .. })
     }
 
-    /// Watches a listener; `alone`: without waking others who watch it for the same connection (epoll only).
+    /// Watches a listener. `alone`: without waking other processes that watch it for the same connection
+    /// (epoll only).
     pub(super) fn listen(&mut self, fd: BorrowedFd<'_>, token: u64, alone: bool) -> io::Result<Registration> {
         let interest = if alone { Interest::READABLE.alone() } else { Interest::READABLE };
         if self.is_edge_triggered() {
@@ -66,7 +68,8 @@ impl EventMechanism {
         }
     }
 
-    /// Sees to it that a descriptor that waits for input and output as said will be reported.
+    /// Ensures that the mechanism reports a descriptor for what it waits for: input (`readable`), room for
+    /// output (`writable`).
     pub(super) fn await_events(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -92,7 +95,7 @@ impl EventMechanism {
         Ok(wanted)
     }
 
-    /// Forgets a descriptor that is about to be closed. (epoll forgets by itself.)
+    /// Removes a descriptor that is about to be closed. epoll does that by itself.
     pub(super) fn forget_closing(&mut self, fd: BorrowedFd<'_>, now: Registration) {
         if now != Registration::None && !matches!(self, Self::Epoll { .. }) {
             self.remove(fd);
@@ -104,16 +107,16 @@ impl EventMechanism {
         self.add(fd, token, Interest::READABLE)
     }
 
-    /// Forgets a descriptor that stays open, if it is registered.
+    /// Removes a descriptor that stays open, if it is registered.
     pub(super) fn remove_if(&mut self, fd: BorrowedFd<'_>, now: Registration) {
         if now != Registration::None {
             self.remove(fd);
         }
     }
 
-    /// Forgets a descriptor that stays open.
+    /// Removes a descriptor that stays open.
     pub(super) fn remove(&mut self, fd: BorrowedFd<'_>) {
-        // Removing what is registered cannot fail.
+        // Removing a registered descriptor cannot fail.
         let _ = match self {
             Self::Epoll { epoll, .. } => epoll.remove(fd),
             Self::Poll(set) => set.remove(fd),

@@ -1,11 +1,11 @@
 //! The concurrency architectures. Each one owns its whole control flow: it calls the connections, and
 //! decides what happens when a connection would block.
 //!
-//! An architecture is what one worker process does. It is a function `run(Service, Share, &Settings,
-//! Arc<Control>)` that returns when the worker has drained, retired or stopped. The
-//! [supervisor](crate::supervisor) decides how many workers there are. Architectures never import one
-//! another. The event-driven ones share [`event_loop`]; those with a process or thread for each connection
-//! share `one_at_a_time`.
+//! An architecture is what one worker process does. It is a function
+//! `run(Service, Share, &Settings, Arc<Control>)` that returns when the worker has drained, retired or
+//! stopped. The [supervisor](crate::supervisor) decides how many workers there are. Architectures never
+//! import one another. The event-driven ones share [`event_loop`]; those with a process or thread for each
+//! connection share `one_at_a_time`.
 
 use std::io;
 use std::sync::Arc;

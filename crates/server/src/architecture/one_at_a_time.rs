@@ -1,25 +1,26 @@
-//! A worker that serves one client at a time: accept, receive, answer, send, over and over. It is what the
-//! architectures with a process or a thread for each connection have many of.
+//! Serves one client at a time: accept, receive, answer, send, repeat. The architectures with a process or
+//! a thread for each connection run many of these workers.
 //!
-//! Sends block until the client has taken everything ([`sends`](crate::sends)). So does the receive in which
-//! the worker awaits the next request of a client that has just asked: such a request takes two system calls,
-//! `recv` and `writev`, and a [yield](yielding) where that pays. What else there is to hear of meanwhile (a
-//! deadline, the supervisor, others who wait) is heard of as often as these calls are broken off, and once a
-//! tick where one request follows the other.
+//! Sends block until the client has taken everything ([`sends`](crate::sends)). After a reply, the receive
+//! that waits for the client's next request blocks too. Such a request takes two system calls, `recv` and
+//! `writev`, and a [yield](yielding) where that pays. The worker also has to notice deadlines, the
+//! supervisor and waiting clients. It checks for these when a blocking call is interrupted, and once a tick
+//! while one request follows the other.
 //!
-//! They are broken off by an [alarm](sys::alarm) of the thread's own, a timer that interrupts it every 50 ms
-//! as long as it sends. Nobody has to know when a call begins: a ring that comes just before one is lost, but
-//! the next is not. A single signal would leave that race, between the last look at what it tells of and the
-//! call; `shutdown(2)` of the socket would not, but it can't be taken back.
+//! An [alarm](sys::alarm) interrupts blocking calls. Each thread has one: a timer that interrupts it every
+//! 50 ms as long as it sends. The timer need not know when a call begins: if it rings just before a call,
+//! that ring is lost, but the next is not. A single signal would leave a race between the last check and
+//! the call. `shutdown(2)` of the socket would leave no race, but it cannot be undone.
 //!
-//! A client that has brought nothing by then takes its time. It is awaited by poll(2), which also hears the
-//! supervisor, is bounded by the deadline to the millisecond, and costs nothing for as long as it takes. So
-//! is whoever is awaited while service ends.
+//! If a client has sent nothing when the alarm interrupts the receive, it is slow. The worker waits for it
+//! in poll(2) instead. That call also receives the supervisor's wake-up, ends at the deadline to the
+//! millisecond, and costs nothing however long it takes. While service ends, the worker waits for every
+//! client in this way.
 //!
-//! A worker that waits for a client to come is woken alone, not together with the others that do (unless
-//! `wake` says so). One that has a client looks twice a second whether anybody else is free. If not, and if
-//! others wait to be accepted, a client that makes no [`headway`] gives way, and one that goes on and on is
-//! told that its next reply is the last.
+//! The kernel wakes one worker for a new connection, not all waiting workers (unless `wake` is set so). A
+//! worker that has a client checks twice a second whether another worker is free. If none is free and
+//! clients wait to be accepted, a client that makes no [`headway`] is closed for them. A client that keeps
+//! sending requests gets `Connection: close` with its next reply.
 
 mod headway;
 mod yielding;
@@ -51,7 +52,7 @@ use crate::error_log::Limited;
 use crate::sends::BlockingSends;
 use crate::service::Service;
 
-/// A worker and what it serves with.
+/// A worker and everything it serves with.
 pub(super) struct Worker {
     service: Service,
     doors: Vec<Door>,
@@ -62,7 +63,7 @@ pub(super) struct Worker {
     /// Closed for a while after descriptors ran out.
     gate: Gate,
     ending: Ending,
-    /// No end has begun, as far as the supervisor was last heard.
+    /// No end of service has begun, as far as the supervisor's last request says.
     serves_on: bool,
     control: Arc<Control>,
     notifier: Notifier,
@@ -72,20 +73,20 @@ pub(super) struct Worker {
     complaints: Limited,
 }
 
-/// What wakes a worker when the supervisor wants something.
+/// What wakes a worker when the supervisor has a request.
 pub(super) enum Notifier {
-    /// It is the only one of its process, which the supervisor wakes.
+    /// This is the only worker of its process. The supervisor wakes the process.
     Process,
-    /// A thread of its process hears the supervisor, and wakes the others.
+    /// Another thread of this process receives the supervisor's requests, and wakes the workers.
     Thread(Arc<wake::Wake>),
 }
 
 const LISTENERS: u64 = 0;
 const NOTIFIER: u64 = 1;
 
-/// How often a worker that is to end looks how far it is.
+/// How often a worker that is to end checks its progress.
 const ENDING_TICKS: u32 = 20 / Tick::MS;
-/// How often a worker with a client looks whether others wait in vain.
+/// How often a worker with a client checks whether others wait in vain.
 const LOOK_TICKS: u32 = 500 / Tick::MS;
 
 impl Worker {
@@ -93,7 +94,7 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// The kernel gives no epoll or no timer.
+    /// The kernel does not provide an epoll instance or a timer.
     pub(super) fn new(
         mut service: Service,
         doors: Vec<Door>,
@@ -124,7 +125,7 @@ impl Worker {
             complaints: Limited::default(),
         };
         this.epoll.add(this.notifier(), NOTIFIER, Interest::READABLE)?;
-        // The supervisor may have ended before its end was to be told by a signal.
+        // The supervisor may have ended before a signal could report its end.
         this.clear_notifier();
         let alone = settings.event.wake != Wake::All;
         let interest = if alone { Interest::READABLE.alone() } else { Interest::READABLE };
@@ -138,19 +139,20 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// Waiting does not work any more.
+    /// Waiting for events stops working.
     pub(super) fn run(mut self) -> io::Result<()> {
         self.control.arrive_with_all();
         loop {
             self.service.begin_turn();
-            // Even at the end: if only this worker was woken for a connection, nobody else would look.
+            // Even at the end: if the kernel woke only this worker for a connection, no other worker would
+            // look.
             let accepted = self.accept();
             let is_free = accepted.is_none();
             if let Some(client) = accepted {
                 self.serve(client)?;
             }
-            // After each client: where there is always another, there is no wait in which the supervisor
-            // would be heard.
+            // Checked after each client: if there is always another client, the worker never waits, and
+            // would never receive the supervisor's requests.
             self.heed_supervisor(None);
             if is_free {
                 if self.has_ended() {
@@ -160,18 +162,18 @@ impl Worker {
             }
         }
         self.service.publish();
-        // Other threads of the process may go on. This one does not answer when its clients are counted.
+        // Other threads of the process may go on. This worker no longer answers a census.
         for state in &self.service.counters.connections {
             state.set(0);
         }
         Ok(())
     }
 
-    /// The first connection of a queue. Listeners take turns.
+    /// Accepts the first connection of a queue. Listeners take turns.
     fn accept(&mut self) -> Option<Client> {
         let now = self.service.clock.tick;
-        // After the drain timeout whoever is in the queue is cut off as well: each would be sent to for a
-        // while.
+        // After the drain timeout, queued clients are cut off as well. Otherwise the worker would send to
+        // each one for a while.
         let is_over = self.control.phase() == Phase::Stop || self.ending.gives_up(now);
         if is_over || self.gate.room(0, now) == 0 {
             return None;
@@ -193,12 +195,12 @@ impl Worker {
         None
     }
 
-    /// Waits until a client comes or the supervisor calls.
+    /// Waits until a client comes or the supervisor sends a request.
     fn await_client(&mut self) -> io::Result<()> {
         self.service.rest();
         let now = self.service.clock.tick;
         if let Some(until) = self.gate.paused_until() {
-            // The listeners are not empty: waiting for them would be none.
+            // The accept queues are not empty, so waiting for the listeners would return at once.
             let pause = until.remaining(now).max(1) * Tick::MS;
             let [told] = poll::wait_for([(self.notifier(), Interest::READABLE)], Some(pause))?;
             if told.readable {
@@ -232,14 +234,15 @@ impl Worker {
         let mut headway = Headway::new(stage(&client), self.service.clock.tick);
         let mut heeded = self.service.clock.tick;
         let mut look = heeded.after(LOOK_TICKS);
-        // Where a turn has not looked for the request yet, it may be there.
+        // If no turn has looked for the request yet, it may have arrived already.
         let mut is_new = !self.work_phase_skips_new;
         let (mut turn, mut due) = (Turn::Unfinished, true);
         let (mut requests, mut in_receive) = (0, false);
         let reset = loop {
             let awaits_input = std::mem::take(&mut in_receive);
             if due {
-                // Who has asked but once may never again; and who yields in vain is late for its next client.
+                // A client that has sent only one request may never send another. And a worker that yields
+                // in vain is late for its next client.
                 if awaits_input && requests > 1 {
                     self.yielding.before_waiting();
                 }
@@ -249,16 +252,16 @@ impl Worker {
                 self.service.counters.phases.add(1);
             }
             if std::mem::take(&mut is_new) && client.is_asking() && self.others_wait() {
-                // It could ask while it waited in the queue.
+                // It could send its request while it waited in the queue.
                 let now = self.service.clock.tick;
                 headway = Headway::new(stage(&client), now.before(waited_ticks(&client)));
                 if self.dawdles(&mut headway, &client) {
                     turn = self.let_go(&mut client);
                 }
             }
-            // An application may come to nobody else until it has seen the end of a connection, and a reply
-            // may take its time. Where the client's ends, too, that goes first: who was lent it is not to see
-            // the end of its own before.
+            // An application may serve no other client until it has seen its connection end, and a reply
+            // may take long. If the client's connection ends too, that is closed first. An application that
+            // the client was lent to must not see its own connection end before that.
             let goes_on = match turn {
                 Turn::Blocked | Turn::Application => true,
                 Turn::Unfinished => client.machine().wants_end() == End::Open,
@@ -269,7 +272,7 @@ impl Worker {
             }
             due = match turn {
                 Turn::Close => break false,
-                // Such a worker waits for the disk itself; nobody would take on the job.
+                // Such a worker waits for the disk itself. There is no helper to take the job.
                 Turn::Reset | Turn::Disk(_) => break true,
                 Turn::Blocked => {
                     let has_asked = std::mem::replace(&mut requests, client.requests()) != client.requests();
@@ -279,7 +282,7 @@ impl Worker {
                 Turn::Application => self.await_event(&mut client, look)?,
                 Turn::Unfinished => true,
             };
-            // Nothing is due that was not within the same tick, and the supervisor can wait for the next.
+            // Within the same tick nothing new is due. The supervisor can wait until the next tick.
             if in_receive && heeded == self.service.clock.tick {
                 continue;
             }
@@ -301,7 +304,7 @@ impl Worker {
                 tracing::warn!("a connection cut off: the drain timeout is over");
                 break false;
             }
-            // Right after a turn it may look idle and have a request waiting.
+            // Right after a turn the connection may look idle although a request is waiting.
             if self.ending.closes_idle_ones(now) && !due {
                 due = client.machine().close_if_idle();
             }
@@ -311,7 +314,7 @@ impl Worker {
                 if self.others_wait() {
                     client.machine().drain();
                     if dawdles && due {
-                        // What has just come may be what was awaited.
+                        // What has just arrived may be what the worker waited for.
                         (turn, due) = (client.work(&mut self.service), false);
                         dawdles = self.dawdles(&mut headway, &client);
                     }
@@ -326,22 +329,22 @@ impl Worker {
         self.service.counters.connections_closed.add(1);
         if reset {
             self.service.counters.reset(Reset::Local);
-            // A socket that can't be reset is closed by being dropped.
+            // A socket that cannot be reset is closed when it is dropped.
             let _ = socket::reset(socket);
         }
         Ok(())
     }
 
-    /// Closes the sockets of applications' servers that nobody uses any more.
+    /// Closes the sockets to applications' servers that no request uses any more.
     fn close_retired_links(&mut self) {
         while let Some((socket, _)) = self.service.gateway.take_retired() {
             drop(socket);
         }
     }
 
-    /// Whether the client's next request may be awaited in the call that receives it: that is all that the
-    /// client waits for, and there is time until that call is broken off. If so, there is input as far as the
-    /// client knows.
+    /// Whether the worker may wait for the client's next request in the call that receives it. It may if
+    /// the client waits for nothing else, and the alarm interrupts that call in time. If so, marks the
+    /// client as having input.
     fn may_await_in_receive(&self, client: &mut Plain) -> bool {
         let sends = self.service.sends.as_ref();
         let Some(within_ms) = sends.and_then(BlockingSends::breaks_off_within_ms) else { return false };
@@ -356,8 +359,8 @@ impl Worker {
         may
     }
 
-    /// Waits until the client can go on, its deadline has come, the supervisor calls, or it is time to look
-    /// around; says whether the client can go on.
+    /// Waits until the client can go on, its deadline passes, the supervisor sends a request, or the next
+    /// check is due. Returns whether the client can go on.
     fn await_event(&mut self, client: &mut Plain, look: Tick) -> io::Result<bool> {
         self.service.rest();
         let now = self.service.clock.tick;
@@ -401,7 +404,7 @@ impl Worker {
         Ok(said || is_something(event))
     }
 
-    /// Does what the supervisor wants.
+    /// Does what the supervisor requests.
     fn heed_supervisor(&mut self, mut client: Option<&mut Plain>) {
         if let Notifier::Process = self.notifier {
             self.control.heed_signals();
@@ -431,36 +434,37 @@ impl Worker {
     fn close_listeners(&mut self, are_over: impl Fn(&mut Door) -> bool) {
         while let Some(at) = self.doors.iter_mut().position(&are_over) {
             let door = self.doors.remove(at);
-            // Others have the same socket open, so closing it here would not end its registration. Removing
-            // what is registered cannot fail.
+            // Other processes have the same socket open, so closing it here would not end its registration.
+            // Removing a registered socket cannot fail.
             let _ = self.epoll.remove(&*door.listener);
             door.let_go(&self.service, &self.control, self.doors.iter().map(Door::is_retiring));
         }
     }
 
-    /// Whether it is to be looked again and again how far an end has come.
+    /// Whether the progress of an end has to be checked again and again.
     fn ends_something(&self) -> bool {
         self.ending.is_draining() || self.doors.iter().any(Door::is_retiring)
     }
 
-    /// Whether a worker without a client has nothing more to do: all is accepted, or it has taken too long.
+    /// Whether a worker without a client has nothing more to do: all clients are accepted, or the drain
+    /// timeout is over.
     fn has_ended(&self) -> bool {
         let over = self.doors.is_empty() || self.ending.gives_up(self.service.clock.tick);
         self.ending.has_begun() && over || self.control.phase() == Phase::Stop
     }
 
-    /// Whether clients wait to be accepted and nobody is free.
+    /// Whether clients wait to be accepted and no worker is free.
     fn others_wait(&self) -> bool {
         !self.crew.has_free() && self.doors.iter().any(|door| door.listener.has_queue())
     }
 
-    /// Whether the client takes longer than it may where others wait.
+    /// Whether the client takes longer than it may while others wait.
     fn dawdles(&self, headway: &mut Headway, client: &Plain) -> bool {
         if client.waits_for_application() {
             return false;
         }
         let stage = stage(client);
-        // What the kernel still keeps for it, it has not taken.
+        // Bytes that the kernel still holds have not been taken by the client.
         let kept = match stage.state {
             ConnectionState::Writing => tcp_info::send_queue(client).unwrap_or(0),
             _ => 0,
@@ -473,7 +477,7 @@ impl Worker {
         )
     }
 
-    /// Has the client give way to those who wait.
+    /// Ends the client's connection because others wait.
     fn let_go(&mut self, client: &mut Plain) -> Turn {
         self.service.counters.connections_closed_under_pressure.add(1);
         client.give_way(&mut self.service)
@@ -508,8 +512,8 @@ fn stage(client: &Plain) -> Stage {
     Stage { state: client.state(), requests: client.requests() }
 }
 
-/// How long a client that was just accepted has waited at least.
+/// How long a client that was just accepted has waited, at least.
 fn waited_ticks(client: &Plain) -> u32 {
-    // Of a client through a Unix socket it is not known.
+    // For a client on a Unix socket this is unknown.
     tcp_info::waited_ms(client).unwrap_or(0) / Tick::MS
 }

@@ -1,10 +1,10 @@
-//! A process for each connection, out of a pool of processes made beforehand: the multi-process architecture
-//! (MP) of the papers' background sections, as Apache's prefork module has it (Pariag et al. 2007, section 2;
-//! Harji et al. 2012, section 2).
+//! Runs one process for each connection, from a pool of processes created in advance. This is the
+//! multi-process architecture (MP) of the papers' background sections, as in Apache's prefork module
+//! (Pariag et al. 2007, section 2; Harji et al. 2012, section 2).
 //!
-//! A process does one thing after the other and blocks wherever it must; while one waits for its client or
-//! the disk, others run. There are as many connections in service as there are workers, and whoever else
-//! comes waits to be accepted.
+//! A process does one thing after the other and blocks wherever it must. While one process waits for its
+//! client or the disk, others run. Each worker serves one connection; all other clients wait to be
+//! accepted.
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::service::Service;
 ///
 /// # Errors
 ///
-/// The kernel gives no epoll or no timer.
+/// The kernel does not provide an epoll instance or a timer.
 pub fn run(service: Service, listeners: Share, settings: &Settings, control: Arc<Control>) -> io::Result<()> {
     let (doors, place) = (Door::all(listeners), control.place());
     Worker::new(service, doors, settings, control, Notifier::Process, place)?.run()

@@ -1,8 +1,8 @@
 //! SPED: single process, event-driven. One worker, one event loop, all connections.
 //!
-//! As in Brecht et al. 2004 (section 3.1) and Pariag et al. 2007 (section 3): the loop goes through a
-//! get-events phase, an accept phase and a work phase. Everything is non-blocking but the disk: a file that
-//! is not in the page cache blocks the process, and every connection with it.
+//! As in Brecht et al. 2004 (section 3.1) and Pariag et al. 2007 (section 3), the loop goes through a
+//! get-events phase, an accept phase and a work phase. Everything is non-blocking except the disk: a file
+//! that is not in the page cache blocks the process, and every connection with it.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::service::Service;
 ///
 /// # Errors
 ///
-/// The event mechanism can't be set up, or stops working.
+/// The event mechanism cannot be set up, or stops working.
 pub fn run(service: Service, listeners: Share, settings: &Settings, control: Arc<Control>) -> io::Result<()> {
     EventLoop::new(service, listeners, settings, control)?.run()
 }

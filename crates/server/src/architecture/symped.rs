@@ -1,11 +1,10 @@
 //! SYMPED: symmetric multiple processes, event-driven. Several SPED processes accept from the same listeners.
 //!
-//! As in Pariag et al. 2007 (section 5) and Harji et al. 2012 (section 3.2): the listeners are opened before
-//! the fork, and nothing else is shared. While one process waits for the disk the others go on, and each
-//! processor can have its own.
+//! As in Pariag et al. 2007 (section 5) and Harji et al. 2012 (section 3.2), the listeners are opened
+//! before the fork, and nothing else is shared. While one process waits for the disk the others go on. Each
+//! CPU can have its own process.
 //!
-//! A connection that comes wakes every process that waits; those that come too late find the accept queue
-//! empty.
+//! A new connection wakes every waiting process. Those that come too late find the accept queue empty.
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use crate::service::Service;
 ///
 /// # Errors
 ///
-/// The event mechanism can't be set up, or stops working.
+/// The event mechanism cannot be set up, or stops working.
 pub fn run(service: Service, listeners: Share, settings: &Settings, control: Arc<Control>) -> io::Result<()> {
     EventLoop::new(service, listeners, settings, control)?.run()
 }

@@ -1,12 +1,14 @@
-//! A kernel thread for each connection, out of a pool of threads made beforehand: the multi-threaded
-//! architecture (MT) of the papers' background sections, as Apache's worker module has it on Pthreads (Pariag
-//! et al. 2007, section 2; Harji et al. 2012, sections 2 and 5.2). One process has them all.
+//! Runs one kernel thread for each connection, from a pool of threads created in advance. This is the
+//! multi-threaded architecture (MT) of the papers' background sections, as in Apache's worker module on
+//! Pthreads (Pariag et al. 2007, section 2; Harji et al. 2012, sections 2 and 5.2). One process has all
+//! threads.
 //!
-//! Threads share the process's memory and descriptors, and nothing of what a request touches: each has its
-//! own counters, buffers and open-file table, so that none waits for another's lock. The tables are so much
-//! smaller than a process would have them that together they hold as many files.
+//! Threads share the process's memory and descriptors, but nothing that a request uses. Each has its own
+//! counters, buffers and open-file table, so that no thread waits for another's lock. The tables are
+//! smaller than a process's table would be: together they hold as many files as one.
 //!
-//! The process's first thread serves nobody. It hears the supervisor, and wakes the others.
+//! The process's first thread serves no clients. It receives the supervisor's requests, and wakes the
+//! others.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -27,14 +29,14 @@ use crate::crew::Crew;
 use crate::listeners::Share;
 use crate::service::Service;
 
-/// How often the first thread looks whether the others have ended, once they shall.
+/// How often the first thread checks whether the others have ended, once they are to end.
 const ENDING_MS: u32 = 20;
 
 /// Serves with a thread for each of the services until all are drained, retired or stopped.
 ///
 /// # Errors
 ///
-/// There are not as many threads to be had.
+/// The kernel does not provide that many threads.
 pub fn run(
     services: Vec<Service>,
     listeners: Share,
@@ -63,14 +65,14 @@ pub fn run(
                 Err(error) => fail(&format!("cannot start thread {number}: {error}")),
             }
         }
-        // The last thread to let go of a listener closes it.
+        // The last thread that releases a listener closes it.
         drop(doors);
         control.expect_one_less();
         pass_on(control, &wakes, &mut threads)
     })
 }
 
-/// Wakes all threads when the supervisor calls, until the last thread has ended.
+/// Wakes all threads when the supervisor sends a request, until the last thread has ended.
 fn pass_on(
     control: &Control,
     wakes: &[Arc<Wake>],

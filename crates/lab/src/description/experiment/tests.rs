@@ -107,7 +107,7 @@ fn errors_name_the_line_of_what_they_are_about() {
     }
     let said = error(&GRID.replacen("[[points]]\n", "[[points]]\nid = 'few'\n", 1));
     assert!(said.contains("id: another point is called \"few\""), "{said}");
-    // A command has no file whose lines anybody could look at.
+    // A command has no file in which a user could look up the line.
     let said = Experiment::of_options(&GRID.replace("'w75'\n", "'w7'\n"));
     assert!(said.unwrap_err().starts_with("server: no server is called \"w7\""));
 }
@@ -124,7 +124,7 @@ fn points_have_cpus_receivers_and_rules() {
     let set = setting("cpus = 2\nreceive = 'one'\nrules = 'P07'");
     assert_eq!((set.cpus, set.receive, set.rules), (Some(2), Receive::One, Rules::P07));
     assert_eq!(setting("rules = 'none'").rules, Rules::None);
-    // What nobody has said is in no file of results, so that those of before are read as they were.
+    // Defaults are not written into results, so that older results read the same.
     let usual = serde_json::to_value(setting("")).unwrap();
     assert!(["cpus", "rules"].iter().all(|key| usual.get(key).is_none()));
     let receive = |load: &str, keys: &str| {
@@ -133,10 +133,10 @@ fn points_have_cpus_receivers_and_rules() {
     assert_eq!(receive("4 sessions", ""), Receive::Sender);
     assert_eq!(receive("500 requests/s", ""), Receive::Sender);
     assert_eq!(receive("500 requests/s", "receive = 'receiver'"), Receive::Receiver);
-    // Clients would pay for what the server drops.
+    // Otherwise clients would pay for the packets that the server drops.
     assert_eq!(receive("2x", ""), Receive::Receiver);
     assert_eq!(receive("4 sessions", "both_cpus = true"), Receive::Receiver);
-    // It was the only one once, so results of before are read as they were.
+    // It was once the only choice, so older results read the same.
     let once = serde_json::to_value(setting("receive = 'receiver'")).unwrap();
     assert!(once.get("receive").is_none());
     for (keys, expected) in [
@@ -226,7 +226,7 @@ fn a_finding_is_about_what_the_experiment_has() {
         let error = finding(expect).expect_err(expect);
         assert!(error.contains("findings[0]: expect: ") && error.contains(said), "{error}");
     }
-    // SMALL has the usual margin, which no difference of that size is beyond.
+    // SMALL has the default margin, and the claimed size does not exceed it.
     let small = format!(
         "{SMALL}[[findings]]\npaper = 'p'\nsays = 's'\nexpect = 'nginx > four in replies/s at one-packet, \
          2x'\nsize = 1.02\n"

@@ -1,28 +1,28 @@
-//! Axes: where a value stands between the ends, and at which values there are ticks.
+//! Axes of drawings: the position of a value between the ends, and the values with ticks.
 
-/// One axis. Places are parts of its length.
+/// One axis. Positions are fractions of its length.
 #[derive(Clone, Debug)]
 pub(in crate::report) struct Axis {
     pub(super) label: String,
     is_log: bool,
     pub(super) low: f64,
     pub(super) high: f64,
-    /// Values, and what is written at them.
+    /// Values, and their labels.
     pub(super) ticks: Vec<(f64, String)>,
 }
 
-/// About so many ticks.
+/// The approximate number of ticks.
 const TICKS: f64 = 5.0;
-/// Of a logarithmic axis no more than these.
+/// The most ticks of a logarithmic axis.
 const LOG_TICKS: usize = 7;
 
 impl Axis {
-    /// From nothing to the largest value.
+    /// An axis from zero to the largest value.
     pub(in crate::report) fn linear(label: &str, values: impl IntoIterator<Item = f64>) -> Self {
         Self::around(label, values.into_iter().chain([0.0]))
     }
 
-    /// Only as far as there are values.
+    /// An axis from the smallest to the largest value.
     pub(in crate::report) fn around(label: &str, values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = ends(values, f64::is_finite).unwrap_or((0.0, 1.0));
         let step = nice_step((high - low).max(high.abs() * 1e-6).max(1e-9) / TICKS);
@@ -34,7 +34,7 @@ impl Axis {
         Self { label: label.to_owned(), is_log: false, low: first * step, high: last * step, ticks }
     }
 
-    /// Logarithmic, for what is above zero.
+    /// A logarithmic axis for positive values.
     pub(in crate::report) fn log(label: &str, values: impl IntoIterator<Item = f64>) -> Self {
         let is_possible = |value: f64| value.is_finite() && value > 0.0;
         let (low, high) = ends(values, is_possible).unwrap_or((1.0, 10.0));
@@ -44,7 +44,7 @@ impl Axis {
                 .clone()
                 .flat_map(|power| mantissas.iter().map(move |m| m * 10f64.powi(power)))
                 .collect();
-            // One beyond either end.
+            // One tick beyond either end.
             let first = all.iter().rposition(|value| *value <= low * 1.0001).unwrap_or(0);
             let last = all.iter().position(|value| *value >= high * 0.9999).unwrap_or(all.len() - 1);
             all[first..=last.max(first + 1).min(all.len() - 1)].to_vec()
@@ -56,8 +56,8 @@ impl Axis {
         Self { label: label.to_owned(), is_log: true, low, high, ticks }
     }
 
-    /// Parts of one, each nine of them as far from the one before: 90%, 99%, 99.9%. Values are
-    /// [`Axis::nines_of`] them.
+    /// An axis for fractions, on which each additional nine has the same length: 90%, 99%, 99.9%. Its
+    /// values come from [`Axis::nines_of`].
     pub(in crate::report) fn nines(label: &str, most: f64) -> Self {
         let all = [(0.0, "0"), (0.5, "50"), (0.9, "90"), (0.99, "99"), (0.999, "99.9"), (0.9999, "99.99")];
         let ticks = all.iter().filter(|(part, _)| *part <= most + 1e-9);
@@ -65,19 +65,19 @@ impl Axis {
         Self { label: label.to_owned(), is_log: true, low: 1.0, high: Self::nines_of(most.max(0.9)), ticks }
     }
 
-    /// Where a part of one stands on [`Axis::nines`].
+    /// The position value of a fraction on [`Axis::nines`].
     pub(in crate::report) fn nines_of(part: f64) -> f64 {
         1.0 / (1.0 - part.clamp(0.0, 0.999_999))
     }
 
-    /// One place for each name.
+    /// An axis with one position for each name.
     pub(in crate::report) fn names(label: &str, names: &[String]) -> Self {
         let ticks = names.iter().enumerate().map(|(number, name)| (number as f64, name.clone())).collect();
         let high = names.len() as f64 - 0.5;
         Self { label: label.to_owned(), is_log: false, low: -0.5, high, ticks }
     }
 
-    /// The part of the axis that is before a value: 0 to 1, wherever the value is.
+    /// The fraction of the axis before a value: 0 to 1, even if the value is outside.
     pub(super) fn place(&self, value: f64) -> f64 {
         let of = |value: f64| if self.is_log { value.max(f64::MIN_POSITIVE).ln() } else { value };
         let part = (of(value) - of(self.low)) / (of(self.high) - of(self.low));
@@ -92,14 +92,14 @@ fn ends(values: impl IntoIterator<Item = f64>, is_possible: impl Fn(f64) -> bool
     })
 }
 
-/// The least of 1, 2, 5, 10, 20 and so on that is not less.
+/// The smallest of 1, 2, 5, 10, 20 and so on that is at least this.
 fn nice_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
     let mantissa = [1.0, 2.0, 5.0].into_iter().find(|mantissa| mantissa * power >= least * 0.9999);
     mantissa.unwrap_or(10.0) * power
 }
 
-/// With the digits that tell it from its neighbour, a step away.
+/// A value with enough digits to differ from that of the next tick.
 fn written(value: f64, step: f64, largest: f64) -> String {
     if value.abs() < step.abs() * 1e-6 {
         return "0".to_owned();

@@ -1,35 +1,35 @@
-//! Drawings in SVG: an [`axis`] knows where a value stands, a [`plot`] has two of them, and [`rows`] has one
-//! below bars, dots and intervals of things with names. Templates write them down; colours, widths and fonts
-//! are the page's, so that they follow its colour scheme.
+//! Drawings in SVG: an [`axis`] has the position of each value, a [`plot`] has two axes, and [`rows`] has
+//! one axis below bars, dots and intervals of named things. Templates write the SVG. Colours, widths and
+//! fonts come from the page, so they follow its colour scheme.
 
 pub(super) mod axis;
 pub(super) mod plot;
 pub(super) mod rows;
 
-/// Width of every drawing, in units of its own: what a phone shows without making letters too small.
+/// The width of every drawing in its own units: as much as a phone can show with readable letters.
 pub(super) const WIDTH: f64 = 440.0;
 
 /// A finished drawing.
 #[derive(Debug)]
 pub(super) struct Drawing {
-    /// Escaped.
+    /// The SVG text, with special characters escaped.
     pub(super) svg: String,
-    /// In units of the drawing, of which it is [`WIDTH`] wide.
+    /// The height in units of the drawing, which is [`WIDTH`] wide.
     pub(super) height: f64,
 }
 
-/// How one server looks everywhere: a colour, and a marker for those who don't see the colour. One that was
-/// measured again has those of the first, hollow.
+/// A server's look everywhere: a colour, and a marker for readers who cannot distinguish colours. The A/A
+/// control has the look of the first server, but hollow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Look {
     pub(super) number: usize,
     pub(crate) again: bool,
 }
 
-/// Colours of the page, `s0` and so on.
+/// The number of colours of the page, `s0` and so on.
 const COLOURS: usize = 8;
-/// Markers of the page, `m0` and so on, beside `x` for what does not count. One less than colours: pairs of
-/// both come again after 56 servers.
+/// The number of markers of the page, `m0` and so on, besides `x` for values that don't count. One less
+/// than colours: pairs of both repeat only after 56 servers.
 const MARKERS: usize = 7;
 
 impl Look {
@@ -42,29 +42,29 @@ impl Look {
     }
 }
 
-/// A marker at a place.
+/// A marker at a position.
 #[derive(Debug)]
 struct Mark {
     marker: String,
     class: String,
-    /// Its place, and its size. An attribute rather than CSS, with which browsers disagree on where a `use`
-    /// is that has a place of its own.
+    /// Its position and size. It is an attribute because browsers disagree on the effect of CSS on a `use`
+    /// that has its own position.
     transform: String,
 }
 
-/// What a mark stands for.
+/// The meaning of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     /// One repetition.
     One,
-    /// One that does not count.
+    /// A repetition that does not count.
     Uncounted,
     /// The median.
     Median,
 }
 
 impl Mark {
-    /// A circle of a class of the page.
+    /// A circle with a class of the page.
     fn at(x: f64, y: f64, class: String) -> Self {
         Self { marker: "m0".to_owned(), class, transform: format!("translate({} {})", px(x), px(y)) }
     }
@@ -80,7 +80,7 @@ impl Mark {
     }
 }
 
-/// As many digits as can be seen.
+/// Rounds to the digits that can be seen.
 fn px(place: f64) -> f64 {
     (place * 10.0).round() / 10.0
 }

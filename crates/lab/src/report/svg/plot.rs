@@ -1,4 +1,4 @@
-//! A plot of two axes: lines, bands around them and points, of servers each with a look of its own.
+//! A plot with two axes: lines, bands around them and points, with a separate look for each server.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use askama::Template;
 use super::axis::Axis;
 use super::{Drawing, Look, Mark, Of, WIDTH, px};
 
-/// What is drawn, with places in units of the drawing.
+/// The drawing, with positions in its units.
 #[derive(Debug, Template)]
 #[template(path = "plot.svg")]
 pub(in crate::report) struct Plot {
@@ -43,7 +43,7 @@ struct Shape {
 }
 
 impl Plot {
-    /// Axes without anything. The label is for whoever can't see it.
+    /// A plot with axes only. The label is for readers who cannot see it.
     pub(in crate::report) fn new(label: &str, x: Axis, y: Axis) -> Self {
         let (label, none) = (label.to_owned(), String::new());
         Self { label, x, y, frame: FRAME, diagonal: none, bands: vec![], lines: vec![], marks: vec![] }
@@ -61,7 +61,7 @@ impl Plot {
         px(self.frame.bottom - self.y.place(value) * (self.frame.bottom - self.frame.top))
     }
 
-    /// Places of an axis, and what is written at them.
+    /// The positions of an axis's ticks, and their labels.
     fn x_ticks(&self) -> impl Iterator<Item = (f64, &str)> {
         self.x.ticks.iter().map(|(value, text)| (self.x_of(*value), text.as_str()))
     }
@@ -79,7 +79,7 @@ impl Plot {
         path
     }
 
-    /// Where y is so many times x, from the origin as far as there are axes.
+    /// A line where y is this multiple of x, from the origin as far as the axes reach.
     pub(in crate::report) fn diagonal(&mut self, factor: f64) {
         let end = self.x.high.min(self.y.high / factor);
         self.diagonal = self.path([(0.0, 0.0), (end, end * factor)]);
@@ -89,7 +89,7 @@ impl Plot {
         self.lines.push(Shape { class: look.class(), path: self.path(points) });
     }
 
-    /// From one value to another at each place.
+    /// A band between two values at each position.
     pub(in crate::report) fn band(&mut self, look: Look, band: &[(f64, f64, f64)]) {
         let below = band.iter().map(|(x, low, _)| (*x, *low));
         let above = band.iter().rev().map(|(x, _, high)| (*x, *high));

@@ -1,5 +1,5 @@
-//! Rows of things with names over one axis: bars in parts, or dots with a median and its interval. Names
-//! stand above what is drawn, so that there is room for long ones.
+//! Named rows over one axis: bars in parts, or dots with a median and its interval. Names stand above the
+//! marks, so that there is room for long names.
 
 use askama::Template;
 
@@ -7,7 +7,7 @@ use super::axis::Axis;
 use super::{Drawing, Look, Mark, Of, WIDTH, px};
 use crate::statistics::Interval;
 
-/// What is drawn, with places in units of the drawing.
+/// The drawing, with positions in its units.
 #[derive(Debug, Template)]
 #[template(path = "rows.svg")]
 pub(in crate::report) struct Rows {
@@ -15,9 +15,9 @@ pub(in crate::report) struct Rows {
     x: Axis,
     width: f64,
     bottom: f64,
-    /// What is called no difference: its beginning and its width.
+    /// The range that counts as no difference: its start and its width.
     margin: Option<(f64, f64)>,
-    /// Where there is none at all.
+    /// The position of equality.
     origin: Option<f64>,
     all: Vec<Row>,
 }
@@ -26,7 +26,7 @@ pub(in crate::report) struct Rows {
 #[derive(Debug)]
 struct Row {
     name: String,
-    /// What is to be read at its end.
+    /// The value at its end.
     value: String,
     y: f64,
     class: String,
@@ -45,16 +45,16 @@ struct Bar {
 
 const LEFT: f64 = 20.0;
 const RIGHT: f64 = WIDTH - 20.0;
-/// From the top to the first name, and from row to row.
+/// The distances from the top to the first name, and from row to row.
 const TOP: f64 = 14.0;
 const ROW: f64 = 40.0;
-/// From a name to what is drawn below it.
+/// The distance from a name to its marks.
 const BELOW: f64 = 13.0;
-/// Letters that leave room for the value.
+/// The number of letters that leaves room for the value.
 const LETTERS: usize = 38;
 
 impl Rows {
-    /// An axis without rows. The label is for whoever can't see it.
+    /// An axis without rows. The label is for readers who cannot see it.
     pub(in crate::report) fn new(label: &str, x: Axis) -> Self {
         let (label, bottom) = (label.to_owned(), TOP + 6.0);
         Self { label, x, width: WIDTH, bottom, margin: None, origin: None, all: Vec::new() }
@@ -72,12 +72,12 @@ impl Rows {
         px(LEFT + self.x.place(value) * (RIGHT - LEFT))
     }
 
-    /// Places of the axis, and what is written at them.
+    /// The positions of the axis's ticks, and their labels.
     fn x_ticks(&self) -> impl Iterator<Item = (f64, &str)> {
         self.x.ticks.iter().map(|(value, text)| (self.x_of(*value), text.as_str()))
     }
 
-    /// Marks 1, and what is called no difference from it.
+    /// Marks 1, and the range that counts as no difference from 1.
     pub(in crate::report) fn margin(&mut self, margin: f64) {
         let (low, high) = (self.x_of(1.0 - margin), self.x_of(1.0 + margin));
         (self.margin, self.origin) = (Some((low, px(high - low))), Some(self.x_of(1.0)));
@@ -92,7 +92,7 @@ impl Rows {
         Row { name, value, y, class, bars: Vec::new(), interval: None, marks: Vec::new() }
     }
 
-    /// Bars one after the other, each with a class of the page.
+    /// Parts of a bar, one after the other, each with a class of the page.
     pub(in crate::report) fn bars(&mut self, name: &str, value: String, parts: &[(String, f64)]) {
         let mut row = self.row(name, value, String::new());
         let mut before = 0.0;
@@ -104,7 +104,7 @@ impl Rows {
         self.all.push(row);
     }
 
-    /// A size that others have found, as a bar, and what was found here.
+    /// A size that others have found, as a bar, and the interval that was measured here.
     pub(in crate::report) fn beside(
         &mut self,
         (name, look): (&str, Look),
@@ -115,7 +115,7 @@ impl Rows {
         self.dots((name, look, ""), value, (&[], &[]), ours);
         let bar = theirs.map(|[from, to]| {
             let (from, to) = (self.x_of(from), self.x_of(to));
-            // One number is seen as well.
+            // A single number is visible as well.
             let width = px(to - from).max(5.0);
             Bar { class: "theirs".to_owned(), x: px((from + to - width) / 2.0), width }
         });
@@ -124,7 +124,7 @@ impl Rows {
         }
     }
 
-    /// The median of a ratio and its interval. The class says what follows.
+    /// The median of a ratio and its interval. The class shows the conclusion.
     pub(in crate::report) fn compared(
         &mut self,
         name: &str,
@@ -139,7 +139,7 @@ impl Rows {
         self.all.push(row);
     }
 
-    /// Values that count and others that don't, with what they come to. The class says what follows.
+    /// Values that count and others that don't, with their median. The class shows the conclusion.
     pub(in crate::report) fn dots(
         &mut self,
         (name, look, class): (&str, Look, &str),

@@ -1,10 +1,10 @@
-//! A thread's listeners: accepting from them, retiring them, letting go of them.
+//! A thread's listeners: accepting from them, retiring them, releasing them.
 //!
-//! A listener from which nobody is to accept any more *retires*. It answers no new handshakes, if it is this
-//! server's alone, is emptied, and closed once those under way have had time to finish.
+//! A listener that must not accept any more *retires*. If only this server has it, it answers no new
+//! handshakes. It is emptied, and closed when the handshakes under way have had time to finish.
 //!
-//! Where the threads of a process have listeners in common, the last one that lets go closes. Where processes
-//! have a descriptor table in common, the supervisor does.
+//! If the threads of a process share listeners, the last thread that releases one closes it. If processes
+//! share a descriptor table, the supervisor closes it.
 
 use std::io;
 use std::sync::Arc;
@@ -20,39 +20,39 @@ use crate::error_log::Limited;
 use crate::listeners::{Listener, Share};
 use crate::service::Service;
 
-/// A listener that a thread accepts from.
+/// A thread's handle for a listener that it accepts from.
 #[derive(Clone)]
 pub(in crate::architecture) struct Door {
     pub(in crate::architecture) listener: Arc<Listener>,
-    /// Who lets go of the last of these is the last of the process.
+    /// The thread that drops the last copy is the last one of the process.
     held: Arc<()>,
     retiring: Retiring,
 }
 
-/// Whether a door retires.
+/// Whether a listener retires.
 #[derive(Clone, Copy)]
 enum Retiring {
     No,
-    /// As soon as this worker's generation is [confirmed](Control::is_on_trial): until then the one before
-    /// accepts here.
+    /// As soon as this worker's generation is [confirmed](Control::is_on_trial). Until then the previous
+    /// generation accepts here.
     IfConfirmed,
-    /// Until then handshakes under way may finish.
+    /// Until then, handshakes under way may finish.
     Until(Tick),
 }
 
-/// What came of accepting.
+/// The result of accepting.
 pub(in crate::architecture) enum Accepted {
     /// A client.
     Client(Client),
-    /// Nobody waits here.
+    /// No client waits here.
     Nobody,
-    /// Whoever waited is gone, or there is room by now: it is worth another attempt.
+    /// The waiting client is gone, or there is room by now. Another attempt is worthwhile.
     TryAgain,
-    /// Descriptors have run out, and the gate is shut for a while.
+    /// The process has no descriptors left, and the gate is closed for a while.
     Paused,
 }
 
-/// How long a listener that retires goes on accepting, for handshakes that were under way.
+/// How long a retiring listener continues to accept, for handshakes that were under way.
 const RETIRE_TICKS: u32 = 100 / Tick::MS;
 
 impl Door {
@@ -81,8 +81,8 @@ impl Door {
             Err(error) => error,
         };
         match error.kind() {
-            // The latter where an orphan beside this one has stopped it, which it does when the queue is
-            // empty.
+            // `InvalidInput`: another orphaned worker has stopped this listener. A worker does that when
+            // the queue is empty.
             io::ErrorKind::WouldBlock | io::ErrorKind::InvalidInput => Accepted::Nobody,
             _ if socket::is_exhaustion(&error) => {
                 service.counters.error(Failure::AcceptExhausted);
@@ -94,7 +94,7 @@ impl Door {
                 complaints.warn(service.clock.ms, &format!("accepting pauses: {error}"));
                 Accepted::Paused
             }
-            // The client is gone already, or the network says so (accept(2), "Error handling").
+            // The client is gone already, or the network reports an error (accept(2), "Error handling").
             _ => {
                 service.counters.error(Failure::Accept);
                 Accepted::TryAgain
@@ -102,8 +102,8 @@ impl Door {
         }
     }
 
-    /// At the end of service. Where the supervisor is gone, nobody else says that no new handshakes are to be
-    /// answered.
+    /// Called at the end of service. If the supervisor is gone, this worker itself must stop new
+    /// handshakes.
     pub(in crate::architecture) fn drain(&mut self, now: Tick, control: &Control) {
         if control.is_orphaned() {
             self.listener.refuse_new_handshakes();
@@ -117,7 +117,7 @@ impl Door {
         }
     }
 
-    /// Whether it is to be emptied, and closed in a while.
+    /// Whether it is to be emptied and then closed.
     pub(in crate::architecture) fn is_retiring(&self) -> bool {
         !matches!(self.retiring, Retiring::No)
     }
@@ -131,9 +131,9 @@ impl Door {
         self.listener.is_over(until.reached(now), !self.listener.has_queue())
     }
 
-    /// Lets go of it. If no other thread has it, the listener is closed in this process, and the supervisor
-    /// told. There are others `left`, in this thread or in one that has none in common with it: of each,
-    /// whether it [retires](Self::is_retiring).
+    /// Releases the listener. If no other thread has it, this process closes it and reports that to the
+    /// supervisor. `left` are the other listeners, in this thread or in one that shares none with it: for
+    /// each, whether it [retires](Self::is_retiring).
     pub(in crate::architecture) fn let_go(
         self,
         service: &Service,

@@ -1,11 +1,10 @@
-//! What a thread that serves owes the supervisor: a census when it asks, logs opened anew, and an end in good
-//! order.
+//! What a serving thread owes the supervisor: a census when requested, reopened logs, and an orderly end.
 //!
-//! - A worker that *retires* leaves its listeners to others and sees its connections to their end, each to
-//!   its next reply or its timeout: no request is ever sent to a connection that closes.
-//! - A worker that *drains* accepts what is queued, finishes what is under way, and leaves idle connections
-//!   open for a while, since a request may be on its way. What takes longer than the drain timeout is cut
-//!   off.
+//! - A worker that *retires* leaves its listeners to other workers. It serves each of its connections until
+//!   its next reply or its timeout. So no client ever sends a request to a connection that closes.
+//! - A worker that *drains* accepts queued connections and finishes its work. It leaves idle connections
+//!   open for a while, because a request may be on its way. It cuts off what takes longer than the drain
+//!   timeout.
 
 use std::sync::Arc;
 
@@ -17,12 +16,12 @@ use crate::control::{Control, Phase};
 use crate::counters::ConnectionState;
 use crate::service::Service;
 
-/// How far the end of service has come, and what the supervisor has been heard to want.
+/// The progress of an end of service, and the supervisor's requests received so far.
 pub(in crate::architecture) struct Ending {
     control: Arc<Control>,
     stage: Stage,
     drain_timeout_ticks: u32,
-    /// How often the logs have been opened anew.
+    /// How many times the logs have been reopened.
     reopenings: u32,
 }
 
@@ -33,16 +32,16 @@ enum Stage {
     Drain {
         /// Before this, idle connections are left open.
         idle_until: Tick,
-        /// At this, what is left is cut off.
+        /// At this time, the remaining connections are cut off.
         give_up: Tick,
     },
 }
 
-/// An end that begins.
+/// An end that begins now.
 pub(in crate::architecture) enum Begins {
-    /// Others accept from now on: let go of the listeners.
+    /// Other workers accept from now on: release the listeners.
     Retiring,
-    /// Nobody accepts any more: empty the listeners and close them.
+    /// No worker accepts any more: empty the listeners and close them.
     Draining,
 }
 
@@ -62,7 +61,8 @@ impl Ending {
         }
     }
 
-    /// Between two turns: does what the supervisor wants, and says which end begins now, if one does.
+    /// Called between two turns: does what the supervisor requests, and returns the end that begins now, if
+    /// one does.
     pub(in crate::architecture) fn heed(
         &mut self,
         service: &Service,
@@ -99,7 +99,7 @@ impl Ending {
         !matches!(self.stage, Stage::NotYet)
     }
 
-    /// Whether it is a drain, whose moments are to be awaited.
+    /// Whether it is a drain, so that its times have to be awaited.
     pub(in crate::architecture) fn is_draining(&self) -> bool {
         matches!(self.stage, Stage::Drain { .. })
     }

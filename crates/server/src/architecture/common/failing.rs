@@ -1,8 +1,9 @@
-//! A thread that fails takes the process along, which is started again: the others can't make up for it.
+//! A thread that fails ends the process, because the other threads cannot replace it. The process is
+//! started again.
 
 use std::{process, thread};
 
-/// What a thread holds that is to have the process end if it panics.
+/// Ends the process if the thread that holds this panics.
 pub(in crate::architecture) struct AbortIfPanicking;
 
 impl Drop for AbortIfPanicking {
@@ -13,7 +14,7 @@ impl Drop for AbortIfPanicking {
     }
 }
 
-/// Ends the process, after a line in the error log.
+/// Writes a line to the error log, and ends the process.
 pub(in crate::architecture) fn fail(message: &str) -> ! {
     tracing::error!("{message}");
     process::abort()

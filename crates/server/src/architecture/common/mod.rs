@@ -1,5 +1,5 @@
-//! What every architecture needs, however it runs connections: listeners in use, what is seen of their accept
-//! queues, an end in good order, and names for what events are about.
+//! What every architecture needs, however it runs connections: listeners in use, samples of their accept
+//! queues, an orderly end, and names for the sources of events.
 
 pub(super) mod doors;
 pub(super) mod ending;
@@ -7,5 +7,5 @@ pub(super) mod failing;
 pub(super) mod samples;
 pub(super) mod token;
 
-/// The stack of a thread that serves: many times what serving takes. Only what is touched takes memory.
+/// The stack of a serving thread: many times what serving needs. Only touched pages take memory.
 pub(super) const STACK: usize = 512 << 10;

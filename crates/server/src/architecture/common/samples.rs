@@ -1,4 +1,4 @@
-//! What an accept policy is told of the accept queue now and then: how many wait there, and how long one has.
+//! Samples of the accept queue for an accept policy: how many clients wait, and how long one has waited.
 
 use std::os::fd::AsFd;
 
@@ -8,7 +8,7 @@ use super::doors::Door;
 use crate::accept::{AcceptPolicy, Queue};
 use crate::counters::Counters;
 
-/// Sees how many connections wait to be accepted at these doors, if the kernel tells.
+/// Samples how many connections wait to be accepted at these listeners, if the kernel reports it.
 pub(in crate::architecture) fn sample_queue<'a>(
     doors: impl Iterator<Item = &'a Door>,
     policy: &mut AcceptPolicy,
@@ -24,7 +24,8 @@ pub(in crate::architecture) fn sample_queue<'a>(
     Some(())
 }
 
-/// Sees how long a connection has waited, in milliseconds, which was just accepted, if the kernel tells.
+/// Samples how long the connection that was just accepted has waited, in milliseconds, if the kernel
+/// reports it.
 pub(in crate::architecture) fn sample_wait(
     accepted: impl AsFd,
     policy: &mut AcceptPolicy,

@@ -1,27 +1,27 @@
-//! What an event is about: the number that the kernel keeps for a descriptor and tells with its events.
+//! The source of an event: the number that the kernel stores for a descriptor and returns with its events.
 //!
-//! A place is given to another client when its client is gone. So the number holds the generation as well: an
-//! event that was told before the place changed hands must not reach the stranger who has it now.
+//! When a client is gone, another client gets its slot. So the number also holds a generation. An event
+//! from before the slot changed hands must not reach the new client.
 
-/// Whom an event is for.
+/// What an event is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::architecture) struct Token {
     pub(in crate::architecture) kind: Kind,
-    /// Tells apart those who have had the place; 0 where nobody follows.
+    /// Distinguishes the users of a slot over time; 0 if a slot has only one user.
     pub(in crate::architecture) generation: u16,
     pub(in crate::architecture) index: u32,
 }
 
-/// What kind of descriptor it is.
+/// The kind of the descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::architecture) enum Kind {
     Client,
     Listener,
     Supervisor,
     Helpers,
-    /// The application's server that a client's request is with, told by the client's place.
+    /// The application's server that handles a client's request. The index is the client's slot.
     Application,
-    /// A request goes that had to wait in a pool's queue.
+    /// A request that had to wait in a pool's queue may proceed.
     Bell,
 }
 
@@ -29,7 +29,7 @@ const KINDS: [Kind; 6] =
     [Kind::Client, Kind::Listener, Kind::Supervisor, Kind::Helpers, Kind::Application, Kind::Bell];
 
 impl Token {
-    /// The only one of its kind.
+    /// For kinds that have only one descriptor.
     pub(in crate::architecture) const fn of(kind: Kind) -> Self {
         Self { kind, generation: 0, index: 0 }
     }
@@ -40,7 +40,7 @@ impl Token {
         (self.kind as u64) << 48 | (self.generation as u64) << 32 | self.index as u64
     }
 
-    /// From the kernel. `None`: it is no number that was given to it.
+    /// From the kernel. `None`: the kernel was never given this number.
     #[inline]
     pub(in crate::architecture) fn from_number(number: u64) -> Option<Self> {
         let kind = *KINDS.get((number >> 48) as usize)?;

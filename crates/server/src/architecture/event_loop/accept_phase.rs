@@ -1,5 +1,5 @@
-//! The accept phase: takes connections out of the accept queues, at most as many as the accept limit says,
-//! and sees to it that the loop, or another process, will be told of the next.
+//! The accept phase: takes connections out of the accept queues, at most as many as the accept limit
+//! allows. It also ensures that this loop, or another process, learns of the next connection.
 
 use std::io;
 
@@ -8,11 +8,11 @@ use crate::architecture::common::doors::Accepted;
 use crate::architecture::common::samples::sample_wait;
 
 impl EventLoop {
-    /// One such phase.
+    /// One accept phase.
     pub(super) fn accept_phase(&mut self) -> io::Result<()> {
         let mut pending = false;
         for port in &mut self.accepting.ports {
-            // Where it is to be closed, empty once does not mean empty at the end.
+            // If the listener is to be closed, a queue that was empty once need not be empty at the end.
             port.pending |= port.door.is_retiring();
             pending |= port.pending;
         }
@@ -50,7 +50,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Registers the listeners that the loop wants to be told of.
+    /// Registers the listeners whose events the loop wants.
     pub(super) fn watch_listeners(&mut self) -> io::Result<()> {
         let (open, now) = (self.connections.len(), self.service.clock.tick);
         self.accepting.watch(&mut self.waiting.events, &self.control, open, now)

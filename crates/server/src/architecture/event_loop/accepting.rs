@@ -1,4 +1,4 @@
-//! What the loop accepts from, and how much of it: its listeners, the gate and the accept policy.
+//! Where the loop accepts from, and how much: its listeners, the gate and the accept policy.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -34,18 +34,19 @@ pub(super) struct Accepting {
 /// A listener in the loop.
 pub(super) struct Port {
     pub(super) door: Door,
-    /// By which its events name it.
+    /// Names the listener in its events.
     number: u32,
     pub(super) registration: Registration,
     /// It may have connections waiting.
     pub(super) pending: bool,
 }
 
-/// Accepts between two re-addings of the listeners, each of which takes two system calls.
+/// Accepts between two re-addings of the listeners. Re-adding a listener takes two system calls.
 const RE_ADD_AFTER: u64 = 16;
 
 impl Accepting {
-    /// Connections that were queued before the listeners are registered are found by trying.
+    /// Marks every listener as pending. Connections that were queued before the registration are found only
+    /// by trying to accept.
     pub(super) fn new(listeners: Share, settings: &Settings, now: Tick) -> Self {
         let doors = Door::all(listeners).into_iter();
         let port = |(door, number)| Port { door, number, registration: Registration::None, pending: true };
@@ -76,7 +77,7 @@ impl Accepting {
         }
     }
 
-    /// Takes the first connection that waits at a listener.
+    /// Takes the first waiting connection of a listener.
     pub(super) fn accept_at(
         &mut self,
         at: usize,
@@ -86,14 +87,14 @@ impl Accepting {
         self.ports[at].door.accept(service, &mut self.gate, complaints)
     }
 
-    /// Sees how many connections wait to be accepted.
+    /// Samples how many connections wait to be accepted.
     pub(super) fn sample_queue(&mut self, counters: &Counters) -> Option<()> {
         let pending = self.ports.iter().filter(|port| port.pending).map(|port| &port.door);
         sample_queue(pending, &mut self.policy, counters)
     }
 
-    /// How many connections wait to be accepted. Of Unix sockets the kernel tells no more than whether one
-    /// does: that counts as a quarter of those that are open.
+    /// How many connections wait to be accepted. For Unix sockets the kernel reports only whether there are
+    /// any. That counts as a quarter of the open connections.
     pub(super) fn count_waiting(&self, open: u32) -> u32 {
         let some = open.div_ceil(4);
         let waiting = |port: &Port| match accept_queue(&*port.door.listener) {
@@ -104,11 +105,12 @@ impl Accepting {
         self.ports.iter().filter(|port| port.pending).map(waiting).fold(0, u32::saturating_add)
     }
 
-    /// Registers the listeners that the loop wants to be told of, while so many connections are open.
+    /// Registers the listeners whose events the loop wants, while this many connections are open.
     ///
-    /// Level-triggered mechanisms report a listener for as long as it is non-empty: it is taken out while
-    /// nothing can be accepted, or the loop would spin. So it is where only one process is woken, which must
-    /// not be this one then.
+    /// Level-triggered mechanisms report a listener for as long as it is non-empty. So the loop removes it
+    /// while nothing can be accepted; otherwise the loop would spin. If the kernel wakes only one process
+    /// for a connection, the loop removes an edge-triggered listener as well: the process that is woken
+    /// must not be this one.
     pub(super) fn watch(
         &mut self,
         events: &mut EventMechanism,
@@ -130,7 +132,7 @@ impl Accepting {
                 (Registration::Level { .. } | Registration::Edge, false) => {
                     events.remove(listener);
                     if alone {
-                        // No other process was woken for what waits there.
+                        // The kernel woke no other process for what waits there.
                         control.call_others();
                     }
                     Registration::None
@@ -141,9 +143,9 @@ impl Accepting {
         Ok(())
     }
 
-    /// Takes the listeners out where that leaves the next connections to other processes; says whether they
-    /// are to be added again. The kernel wakes the process that registered first; re-adding a listener goes
-    /// to the end of the queue.
+    /// Removes the listeners if that leaves the next connections to other processes. Returns whether they
+    /// have to be added again. The kernel wakes the process that registered first; adding a listener again
+    /// puts it at the end of that order.
     pub(super) fn leaves_the_next_to_others(&mut self, accepted: u64, events: &mut EventMechanism) -> bool {
         self.accepted_since_added += accepted;
         if self.wake != Wake::ReAdding || self.accepted_since_added < RE_ADD_AFTER {

@@ -1,4 +1,4 @@
-//! Which connections are due for a turn, and in which order they get it.
+//! Which connections are due for a turn, and their order.
 
 use super::by_networks::ByNetworks;
 use super::registered::Registered;
@@ -7,9 +7,9 @@ use super::registered::Registered;
 pub(super) struct Agenda {
     /// Connections for the coming work phase.
     pub(super) work: Vec<u32>,
-    /// Connections that have used up their share of this turn.
+    /// Connections that have used up their quantum of this turn.
     unfinished: Vec<u32>,
-    /// The last work phase did not come to all.
+    /// The last work phase did not reach all connections.
     pub(super) cut_short: bool,
     pub(super) by_networks: ByNetworks,
     /// A new connection is not due before its first event.
@@ -43,7 +43,7 @@ impl Agenda {
         }
     }
 
-    /// Takes up those that are unfinished. Those that the last work phase did not come to are first.
+    /// Adds the unfinished connections. Those that the last work phase did not reach come first.
     #[inline]
     pub(super) fn take_up_unfinished(&mut self) {
         if self.work.is_empty() {

@@ -1,5 +1,6 @@
-//! The event loop beside applications: the sockets of their servers are watched for the connections that have
-//! a request there, and the bell for those whose request waits in a queue.
+//! Applications in the event loop. The loop watches the sockets of their servers for the connections that
+//! have a request there. It watches a wake-up, the gateway's `bell`, for connections whose request waits in
+//! a queue.
 
 use std::os::fd::AsFd;
 
@@ -11,20 +12,20 @@ use crate::architecture::common::token::{Kind, Token};
 use crate::registration::Registration;
 
 impl EventLoop {
-    /// Watches the socket of an application's server for the connection in that place; says whether that can
-    /// be done.
+    /// Watches the socket of an application's server for the connection in that slot. Returns whether that
+    /// is possible.
     pub(super) fn watch_link(&mut self, index: u32) -> bool {
         let Some(registered) = self.connections.get_mut(index) else { return true };
         let token = Token { kind: Kind::Application, generation: registered.generation, index }.number();
         registered.conversation.name_queued(&self.service, token);
         let Some((link, waits)) = registered.conversation.link() else { return true };
         if link.watched_as != token {
-            // It may be watched for the connection that has used it before.
+            // It may be watched for the connection that used it before.
             self.waiting.events.remove_if(link.as_fd(), link.registration);
             (link.registration, link.watched_as) = (Registration::None, token);
         }
         if waits == (false, false) && !self.waiting.events.is_edge_triggered() {
-            // That a server has closed would be told again and again.
+            // Otherwise the mechanism would report again and again that a server has closed.
             self.waiting.events.remove_if(link.as_fd(), link.registration);
             link.registration = Registration::None;
             return true;
@@ -42,8 +43,8 @@ impl EventLoop {
         }
     }
 
-    /// Whether the client in that place is lent to an application, and is left alone: it is not watched,
-    /// unless that costs nothing.
+    /// Whether the client in that slot is lent to an application and needs no attention. Then the loop does
+    /// not watch it, unless watching costs nothing.
     pub(super) fn leaves_alone(&mut self, index: u32) -> bool {
         let Some(registered) = self.connections.get_mut(index) else { return false };
         let Some(may_be_watched) = registered.conversation.is_lent(self.waiting.events.is_edge_triggered())
@@ -58,7 +59,7 @@ impl EventLoop {
         true
     }
 
-    /// Something has come of the socket of a connection's application.
+    /// There is an event for the socket of a connection's application.
     pub(super) fn heed_link(&mut self, token: Token, event: Ready) {
         let Some(registered) = Registered::named(&mut self.connections, token) else { return };
         let Some((link, _)) = registered.conversation.link() else { return };
@@ -66,13 +67,13 @@ impl EventLoop {
         self.agenda.add(token.index, registered);
     }
 
-    /// The bell has rung.
+    /// The wake-up (`bell`) has been signalled.
     pub(super) fn heed_bell(&mut self) {
         self.service.gateway.clear_bell();
         self.let_called_go();
     }
 
-    /// Lets those go on whose requests need not wait in a queue any more.
+    /// Lets connections go on whose requests need not wait in a queue any more.
     fn let_called_go(&mut self) {
         for token in self.service.gateway.called().filter_map(Token::from_number) {
             let Some(registered) = Registered::named(&mut self.connections, token) else { continue };
@@ -80,8 +81,9 @@ impl EventLoop {
         }
     }
 
-    /// Sees to the connections to applications that no request uses any more: ceases to watch those that are
-    /// kept, and closes the others. And to requests that this worker itself has let go.
+    /// Handles connections to applications that no request uses any more: stops watching those that it
+    /// keeps, and closes the others. Also handles requests that this worker itself has released from a
+    /// queue.
     #[cold]
     pub(super) fn see_to_links(&mut self) {
         self.service.gateway.expire(self.service.clock.tick);

@@ -1,21 +1,22 @@
-//! The order of a work phase that is too short for all: fair to networks of clients.
+//! The order of a work phase that is too short for all connections: fair to the networks of clients.
 //!
-//! A connection gets one share of a phase. Where the last phase was cut short, the accept policy leaves time
-//! for some of them only, and in the order in which they came a client with a hundred downloads would get a
-//! hundred shares for the one of another. So the first of each network go before the second of any, and so
-//! on: whoever has few gets as much as they can take, and the others what is left.
+//! A connection gets one quantum in a phase. If the last phase was cut short, the accept policy leaves time
+//! for only some of the connections. In order of arrival, a client with a hundred downloads would get a
+//! hundred quanta for the one of another client. So the first connection of each network comes before the
+//! second of any network, and so on. Networks with few connections get as much as they can use, and the
+//! others get the rest.
 
 use crate::account::Account;
 
-/// What is needed to order them.
+/// State for ordering connections.
 #[derive(Debug)]
 pub(super) struct ByNetworks {
-    /// How many of each network there have been so far.
+    /// How many connections of each network there have been so far.
     seen: Box<[u32; Account::ALL]>,
     turns: Vec<Turn>,
 }
 
-/// Where a connection comes: by how many of its network come before it, and then as it stood.
+/// A connection's rank: first by how many of its network come before it, then by its old position.
 #[derive(Debug)]
 struct Turn {
     before: u32,
@@ -29,7 +30,7 @@ impl ByNetworks {
         Self { seen: Box::new([0; Account::ALL]), turns: Vec::new() }
     }
 
-    /// Orders connections; those of a network stay in the order in which they are.
+    /// Orders connections. Those of one network keep their order.
     pub(super) fn order(&mut self, work: &mut [u32], mut account_of: impl FnMut(u32) -> Account) {
         self.turns.clear();
         for (at, &index) in work.iter().enumerate() {
@@ -67,7 +68,7 @@ mod tests {
     }
 
     proptest! {
-        /// However many another network has, and however few there is time for.
+        /// This holds however many connections another network has, and however few there is time for.
         #[test]
         fn a_network_with_few_is_served_in_each_phase(
             many in 1_u32..100,
@@ -81,7 +82,7 @@ mod tests {
                 let served: Vec<u32> = work.drain(..time_for.min(work.len())).collect();
                 let of_few = served.iter().filter(|index| **index >= 200).count() as u32;
                 prop_assert_eq!(of_few, few, "in phase {}: {:?}", phase, served);
-                // They have used up their share.
+                // They have used up their quantum.
                 work.extend(served);
             }
         }

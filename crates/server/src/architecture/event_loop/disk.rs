@@ -1,5 +1,5 @@
-//! The event loop beside helpers: what would wait for the disk is done by them, while its connection waits
-//! without interest in its socket.
+//! Helpers for the event loop: they do what would wait for the disk. Meanwhile the connection waits without
+//! interest in its socket.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -10,15 +10,16 @@ use super::{EventLoop, HELPERS};
 use crate::content::{Admitted, Lookup, Patience};
 use crate::helpers::{Done, Finished, Helpers, Job, Waiter};
 
-/// A disk that is behind finishes something in this time. One that hangs keeps nobody from what is elsewhere.
+/// A disk that is behind finishes something in this time. A disk that hangs must not keep out clients that
+/// want files from elsewhere.
 const HOLD_TICKS: u32 = 1000 / Tick::MS;
 
 impl EventLoop {
-    /// From now on helpers wait for the disk in this loop's place.
+    /// From now on helpers wait for the disk instead of this loop.
     ///
     /// # Errors
     ///
-    /// The event mechanism does not take their eventfd.
+    /// The event mechanism does not accept their eventfd.
     pub fn with_helpers(mut self, helpers: Helpers) -> io::Result<Self> {
         self.waiting.events.watch(helpers.as_fd(), HELPERS)?;
         self.service.patience = Patience::None;
@@ -26,7 +27,7 @@ impl EventLoop {
         Ok(self)
     }
 
-    /// Has a helper do what a connection would wait for, or does it later, where there are none.
+    /// Gives a helper the job that a connection would wait for. Without helpers, the loop does it later.
     pub(super) fn put_off(&mut self, index: u32, job: Job) {
         let Some(registered) = self.connections.get_mut(index) else { return };
         let Some(ticket) = registered.conversation.waits_for_disk() else { return };
@@ -39,12 +40,13 @@ impl EventLoop {
                 }
             }
             (None, Job::Lookup(look)) => self.postponed.listings.submit(waiter, look),
-            // Nobody asks for windows but where helpers fetch them.
+            // Only helpers fetch windows, so there is no such job without them.
             (None, Job::Fetch(_)) => {}
         }
     }
 
-    /// Somebody has waited long: sees to it that others don't have to, and that nobody waits in vain.
+    /// Called when a connection has waited long. Starts helpers so that others need not wait as long, and
+    /// ends waits that would be in vain.
     pub(super) fn look_after_helpers(&mut self) {
         let Some(helpers) = &mut self.postponed.helpers else { return };
         for waiter in helpers.look_after(self.service.clock.ms) {
@@ -52,7 +54,8 @@ impl EventLoop {
         }
     }
 
-    /// Takes in what helpers have finished, and lets those go on in the coming work phase who wait for it.
+    /// Takes in what helpers have finished. The connections that waited for it go on in the coming work
+    /// phase.
     pub(super) fn heed_helpers(&mut self) {
         let Some(mut helpers) = self.postponed.helpers.take() else { return };
         let now_ms = self.service.clock.ms;
@@ -72,7 +75,7 @@ impl EventLoop {
         self.postponed.helpers = Some(helpers);
     }
 
-    /// Leaves clients outside while the disk is behind, as far as is known from the last job finished.
+    /// Stops accepting clients while the disk is behind, as far as the last finished job shows.
     fn accept_as_the_disk_allows(&mut self, is_behind: bool) {
         if is_behind && self.accepting.gate.paused_until().is_none() {
             self.service.counters.disk_holds.add(1);
@@ -81,7 +84,7 @@ impl EventLoop {
         self.accepting.gate.hold(is_behind.then_some(until));
     }
 
-    /// Lets one that waits go on without what it waits for.
+    /// Lets a waiting connection go on without what it waits for.
     fn disk_has_failed(&mut self, waiter: Waiter) {
         if !self.is_waiting(waiter) {
             return;
@@ -93,7 +96,7 @@ impl EventLoop {
         }
     }
 
-    /// Whether a connection still waits: it may have been closed meanwhile, and another have its slot.
+    /// Whether a connection still waits. It may have been closed meanwhile, and another may have its slot.
     pub(super) fn is_waiting(&mut self, Waiter { index, ticket }: Waiter) -> bool {
         let registered = self.connections.get_mut(index);
         registered.is_some_and(|registered| registered.conversation.waits_for_disk() == Some(ticket))

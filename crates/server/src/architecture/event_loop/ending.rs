@@ -1,4 +1,4 @@
-//! The event loop and its supervisor: what that asks for, and how service ends.
+//! The event loop and its supervisor: the supervisor's requests, and how service ends.
 
 use std::os::fd::AsFd as _;
 
@@ -10,8 +10,8 @@ use crate::architecture::common::doors::Accepted;
 use crate::architecture::common::ending::{Begins, Census};
 
 impl EventLoop {
-    /// The supervisor has called. A worker without room may have called as well, for somebody else to look at
-    /// the listeners.
+    /// The supervisor has woken this worker. Another worker without room may have done so too, to make a
+    /// worker with room check the listeners.
     pub(super) fn heed_supervisor(&mut self) {
         self.control.heed();
         self.service.counters.connection_places.set(self.connections.slots().into());
@@ -37,14 +37,15 @@ impl EventLoop {
         }
     }
 
-    /// Leaves the listeners to others.
+    /// Leaves the listeners to other processes.
     fn retire(&mut self) {
         for port in &self.accepting.ports {
-            // Others have the same socket open, so closing it here would not end its registration.
+            // Other processes have the same socket open, so closing it here would not end its registration.
             self.waiting.events.remove_if(port.door.listener.as_fd(), port.registration);
         }
-        // From here on others are woken. For what came before, it may have been this process alone; the
-        // supervisor wakes the others once more for what there is no room for.
+        // From here on the kernel wakes other processes. For connections that came before, it may have
+        // woken only this process. The supervisor wakes the others once more for connections that find no
+        // room here.
         for at in 0..self.accepting.ports.len() {
             while self.has_room()
                 && let Accepted::Client(client) =
@@ -66,14 +67,14 @@ impl EventLoop {
     }
 
     pub(super) fn say_close_from_now_on(&mut self) {
-        // Nor are connections to applications kept, which others have their own of.
+        // This worker does not keep connections to applications either. Other workers have their own.
         self.service.gateway.keep_none();
         for (_, registered) in self.connections.iter_mut() {
             registered.conversation.machine().drain();
         }
     }
 
-    /// Goes on with ending; says whether it is complete.
+    /// Continues an end of service; returns whether it is complete.
     pub(super) fn has_ended(&mut self) -> bool {
         let now = self.service.clock.tick;
         self.close_listeners(now);
@@ -84,8 +85,8 @@ impl EventLoop {
             tracing::warn!("{} connections cut off: the drain timeout is over", self.connections.len());
             return true;
         }
-        // A connection that had a turn since the last get-events phase may look idle and have a request
-        // waiting.
+        // If a connection had a turn since the last get-events phase, it may look idle although a request
+        // is waiting.
         if self.ending.closes_idle_ones(now) && self.accepting.ports.is_empty() && !self.measures.has_worked()
         {
             self.close_idle_ones_if_all_are();
@@ -108,7 +109,8 @@ impl EventLoop {
         }
     }
 
-    /// Idle connections go last: as long as others are served, a request may still come on one of them.
+    /// Idle connections are closed last. While others are served, a request may still arrive on an idle
+    /// one.
     fn close_idle_ones_if_all_are(&mut self) {
         let busy = self.connections.iter_mut().any(|(_, registered)| {
             let machine = registered.conversation.machine();

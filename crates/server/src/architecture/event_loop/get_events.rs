@@ -1,5 +1,5 @@
-//! The get-events phase: waits until a socket can go on, a timer comes up or the supervisor calls, and sorts
-//! what came.
+//! The get-events phase: waits until a socket can go on, a timer expires or the supervisor sends a request.
+//! Then it sorts the events.
 
 use std::io;
 
@@ -9,11 +9,11 @@ use super::EventLoop;
 use super::registered::Registered;
 use crate::architecture::common::token::{Kind, Token};
 
-/// How often the loop comes back to see whether somebody makes room for those who wait.
+/// How often the loop comes back to check whether a connection can make room for waiting clients.
 const PRESSURE_TICKS: u32 = 100 / Tick::MS;
 
 impl EventLoop {
-    /// One such phase.
+    /// One get-events phase.
     pub(super) fn get_events_phase(&mut self) -> io::Result<()> {
         let timeout_ms = self.wait_at_most_ms();
         let at_once = timeout_ms == Some(0);
@@ -45,7 +45,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// How long it may wait.
+    /// How long the phase may wait.
     fn wait_at_most_ms(&mut self) -> Option<u32> {
         let now = self.service.clock.tick;
         if !self.agenda.is_empty() || !self.postponed.listings.is_empty() {
@@ -75,7 +75,7 @@ impl EventLoop {
     }
 }
 
-/// The sooner of a time that may be none and another.
+/// The sooner of two times, of which the first may be missing.
 fn sooner(one: Option<u32>, other: u32) -> u32 {
     one.map_or(other, |one| one.min(other))
 }

@@ -1,5 +1,5 @@
-//! The event loop without helpers, and directories: making a listing takes milliseconds, so the loop makes
-//! one in a turn, behind all that is quick. Those who want the same one wait for it together.
+//! Directory listings in an event loop without helpers. Making a listing takes milliseconds, so the loop
+//! makes one in a turn, after all quick work. Connections that want the same listing wait for it together.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap};
@@ -9,7 +9,7 @@ use crate::content::{Lookup, SiteNumber};
 use crate::counters::LoopPhase;
 use crate::helpers::Waiter;
 
-/// Directories to be looked at, and who waits for each.
+/// Directories to be read, and the connections that wait for each.
 #[derive(Debug, Default)]
 pub(super) struct Listings {
     looks: VecDeque<Box<Lookup<'static>>>,
@@ -17,13 +17,13 @@ pub(super) struct Listings {
 }
 
 impl Listings {
-    /// Whether there is nothing to be done.
+    /// Whether there are no listings to make.
     pub(super) fn is_empty(&self) -> bool {
         self.looks.is_empty()
     }
 
-    /// Has a directory looked at for a waiter. That will be after all who have asked by then, so one look
-    /// does for them.
+    /// Queues the reading of a directory for a waiter. One reading is enough for all connections that have
+    /// requested it by then.
     pub(super) fn submit(&mut self, waiter: Waiter, look: Box<Lookup<'static>>) {
         match self.waiters.entry((look.site(), look.path().into())) {
             Entry::Occupied(waiters) => waiters.into_mut().push(waiter),
@@ -42,8 +42,8 @@ impl Listings {
 }
 
 impl EventLoop {
-    /// Makes the next listing that somebody still waits for. The accept policy is not told of the time that
-    /// it takes, which does not follow from how many are accepted.
+    /// Makes the next listing that a connection still waits for. The accept policy does not learn of the
+    /// time that this takes, because it does not depend on how many connections are accepted.
     #[inline]
     pub(super) fn make_a_listing(&mut self) {
         if !self.postponed.listings.is_empty() {

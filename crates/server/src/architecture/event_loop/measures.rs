@@ -1,4 +1,4 @@
-//! What a turn takes: the time of its phases, and where the accept policy asks for it, its CPU time.
+//! Measures what a turn takes: the time of its phases and, when the accept policy needs it, its CPU time.
 
 use http1::Tick;
 
@@ -7,15 +7,15 @@ use crate::accept::{Cost, Turn};
 use crate::counters::LoopPhase;
 use crate::service::Clock;
 
-/// What has been measured of the turn under way.
+/// Measurements of the current turn.
 pub(super) struct Measures {
-    /// What the turn has come to so far.
+    /// The turn's result so far.
     turn: Turn,
     /// Its cost, if that is measured.
     cost: Option<TurnCost>,
-    /// The thread's CPU time when the work before it ended, if its cost is to be measured.
+    /// The thread's CPU time at the end of the previous work, if the turn's cost is to be measured.
     turning_since_ns: Option<u64>,
-    /// When the phase under way began.
+    /// When the current phase began.
     phase_began_ns: u64,
     /// When the last get-events phase ended.
     pub(super) turn_began: Tick,
@@ -26,9 +26,9 @@ struct TurnCost {
     events: u32,
     /// From the end of work to the end of the get-events phase.
     overhead_ns: u64,
-    /// The thread's CPU time then.
+    /// The thread's CPU time at that moment.
     began_ns: u64,
-    /// From there to the end of work.
+    /// From that moment to the end of work.
     useful_ns: u64,
 }
 
@@ -48,14 +48,14 @@ impl Measures {
         self.turn.worked > 0
     }
 
-    /// Something is done that is no cost of turning around.
+    /// Something has been done that must not count as the cost of a turn.
     pub(super) fn forget_turning(&mut self) {
         self.turning_since_ns = None;
     }
 }
 
 impl EventLoop {
-    /// The get-events phase is over, which was told not to wait, or may have waited.
+    /// The get-events phase is over. With `at_once` it did not wait; otherwise it may have.
     pub(super) fn turn_begins(&mut self, at_once: bool, events: u32) {
         self.measures.turn_began = self.service.clock.tick;
         let spent_ns = self.phase_ends(LoopPhase::GetEvents, self.service.clock.ns);
@@ -75,14 +75,14 @@ impl EventLoop {
         self.measures.turn.busy_ns += self.phase_ends(LoopPhase::Accept, sys::clock::monotonic_ns());
     }
 
-    /// When the work phase that begins now has to end, if it has to.
+    /// When the work phase that begins now has to end, if it is limited.
     pub(super) fn work_ends_ns(&self) -> Option<u64> {
         let work_ns = self.accepting.policy.budget().work_ns;
         work_ns.map(|ns| self.measures.phase_began_ns.saturating_add(ns))
     }
 
-    /// At the end of work: what it took, if that is measured, and where the next turn's cost begins, if it is
-    /// due.
+    /// Called at the end of work. Records what the work took, if that is measured, and where the next
+    /// turn's cost begins, if that is due.
     pub(super) fn work_ends(&mut self, worked: u32) {
         let measures = &mut self.measures;
         measures.turn.worked = worked;
@@ -97,7 +97,7 @@ impl EventLoop {
         measures.turning_since_ns = is_due.then_some(cpu_ns);
     }
 
-    /// Tells the accept policy what came of the turn, and people what the policy makes of it.
+    /// Passes the result of the turn to the accept policy, and publishes the policy's state.
     pub(super) fn turn_ends(&mut self) {
         self.measures.turn.busy_ns += self.phase_ends(LoopPhase::Work, sys::clock::monotonic_ns());
         if !self.accepting.policy.is_adaptive() {
@@ -116,7 +116,7 @@ impl EventLoop {
         }
     }
 
-    /// Counts the time that a phase took, and tells it.
+    /// Counts the time that a phase took, and returns it.
     pub(super) fn phase_ends(&mut self, phase: LoopPhase, now_ns: u64) -> u64 {
         let began_ns = std::mem::replace(&mut self.measures.phase_began_ns, now_ns);
         let spent_ns = now_ns.saturating_sub(began_ns);

@@ -1,13 +1,13 @@
-//! What would wait for the disk, and is done elsewhere or later.
+//! Work that would wait for the disk, and is done elsewhere or later.
 
 use super::listings::Listings;
 use crate::helpers::Helpers;
 
-/// Either helpers do it, or the loop does some of it itself, behind all that is quick.
+/// Helpers do this work, or the loop does some of it itself, after all quick work.
 #[derive(Default)]
 pub(super) struct Postponed {
-    /// Threads that wait for the disk, where the loop itself does not.
+    /// Threads that wait for the disk instead of the loop.
     pub(super) helpers: Option<Helpers>,
-    /// Listings to be made, where there are no helpers.
+    /// Listings to be made, if there are no helpers.
     pub(super) listings: Listings,
 }

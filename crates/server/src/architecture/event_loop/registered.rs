@@ -11,19 +11,20 @@ pub(super) struct Registered {
     pub(super) conversation: Plain,
     pub(super) registration: Registration,
     pub(super) generation: u16,
-    /// It is due for a turn already: it gets one, however many reasons there are.
+    /// It is due for a turn already. It gets one turn, however many reasons there are.
     pub(super) due: bool,
 }
 
 impl Registered {
-    /// The connection that a token names, if its slot has not gone to another.
+    /// The connection that a token names, if its slot has not been given to another.
     #[inline]
     pub(super) fn named(connections: &mut Slab<Self>, token: Token) -> Option<&mut Self> {
         connections.get_mut(token.index).filter(|one| one.generation == token.generation)
     }
 
-    /// Has it looked at no later than its deadline: after whatever may have moved that, or used up the
-    /// wake-up. Without a deadline it is due for a turn, which sees to it again.
+    /// Arms the timer for the connection's deadline. Call this after anything that may have moved the
+    /// deadline or consumed the timer. A connection without a deadline is due for a turn, and that turn
+    /// calls this again.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 14 instructions")]
     pub(super) fn keep_deadline(&mut self, index: u32, timers: &mut Timers) {

@@ -1,25 +1,27 @@
-//! The event loop at `max_connections`: places for those who wait to be accepted.
+//! The event loop at `max_connections`: frees slots for clients that wait to be accepted.
 //!
-//! Whoever has been idle for a second is closed at once when somebody waits. If nobody is, places are given
-//! by turns: twice a second as many of those who have one as there are others waiting are told
-//! `Connection: close` with their next reply, one after the other, so that each has its place for about as
-//! long as the others. Who has not brought its request within a second has had its turn as well. (Workers
-//! with a client each look as often, and ask the same of theirs.)
+//! When a client waits, a connection that has been idle for a second is closed at once. If none is idle,
+//! connections are ended in turn. Twice a second, as many of them as clients are waiting get
+//! `Connection: close` with their next reply. The loop takes one connection after the other, so that all
+//! keep their slots for about as long. A client that has not sent its request within a second is
+//! disconnected as well. Workers with one client each check as often, and treat their clients in the same
+//! way.
 
 use http1::Tick;
 
 use super::EventLoop;
 
-/// Where the search for somebody to make room goes on, and when places were last given by turns.
+/// Where the search for a connection that can make room continues, and when connections were last ended in
+/// turn.
 #[derive(Debug)]
 pub(super) struct Pressure {
     hand: u32,
     turns_given: Tick,
 }
 
-/// How often that is done.
+/// How often connections are ended in turn.
 const TURN_TICKS: u32 = 500 / Tick::MS;
-/// How many connections are looked at for one that is idle.
+/// How many connections are examined to find an idle one.
 const LOOKS: u32 = 64;
 
 impl Pressure {
@@ -29,7 +31,7 @@ impl Pressure {
 }
 
 impl EventLoop {
-    /// Whether another connection may be opened, making room at the expense of others if need be.
+    /// Whether another connection may be opened. If necessary, makes room by ending another one.
     pub(super) fn has_room(&mut self) -> bool {
         let now = self.service.clock.tick;
         if self.accepting.gate.room(self.connections.len(), now) > 0 {
@@ -38,7 +40,7 @@ impl EventLoop {
         if self.accepting.gate.paused_until().is_some() {
             return false;
         }
-        // That may be longer ago than ticks can tell the order of.
+        // That may be so long ago that ticks no longer show which came first.
         let since = now.0.wrapping_sub(self.accepting.pressure.turns_given.0);
         if !self.close_an_idle_one() && since >= TURN_TICKS {
             self.accepting.pressure.turns_given = now;
@@ -62,7 +64,7 @@ impl EventLoop {
         false
     }
 
-    /// Has as many leave as wait.
+    /// Ends as many connections as clients are waiting.
     fn give_turns(&mut self) {
         let now = self.service.clock.tick;
         let mut waiting = self.accepting.count_waiting(self.connections.len());
@@ -72,7 +74,7 @@ impl EventLoop {
             }
             let index = self.next_in_turn();
             let Some(registered) = self.connections.get_mut(index) else { continue };
-            // Its request may have come just now.
+            // Its request may have just arrived.
             let dawdles = !registered.due && registered.conversation.dawdles(&self.service.limits, now);
             if dawdles {
                 let turn = registered.conversation.give_way(&mut self.service);

@@ -1,7 +1,8 @@
-//! Whatever happens in whatever order, every connection has a deadline or is due for a turn, and is looked at
-//! by its deadline.
+//! Tests that every connection has a deadline or is due for a turn, and is handled by its deadline. This
+//! must hold for all events in any order.
 //!
-//! The loop's phases run one by one over real sockets, but time is the test's own, and so is what events say.
+//! The loop's phases run one by one over real sockets. The test itself sets the time and reports the
+//! events.
 
 use std::fs;
 use std::io::Write as _;
@@ -26,8 +27,8 @@ use crate::helpers::Helpers;
 use crate::listeners::Share;
 use crate::service::Service;
 
-/// What clients send: parts of requests and whole ones, good and bad, of which some have replies that are
-/// never read.
+/// What clients send: parts of requests and whole ones, valid and invalid. Some have replies that the
+/// client never reads.
 const PIECES: [&str; 8] = [
     "G",
     "ET /small HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -35,7 +36,7 @@ const PIECES: [&str; 8] = [
     "GET /small HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n",
     "12345",
     "GET /large HTTP/1.1\r\nHost: x\r\n\r\n",
-    // A listing, for which helpers are asked if there are any.
+    // A listing. Helpers make it, if there are any.
     "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     "BAD\r\n\r\n",
 ];
@@ -43,14 +44,14 @@ const PIECES: [&str; 8] = [
 #[derive(Clone, Debug)]
 enum Happening {
     Connects,
-    /// A client, of those that there are, sends one of the [`PIECES`].
+    /// One of the existing clients sends one of the [`PIECES`].
     Sends(usize, usize),
-    /// Says that it will send no more.
+    /// Announces that it will send no more.
     HalfCloses(usize),
     Goes(usize),
-    /// The time of a timeout or a part of it goes by.
+    /// Some time passes: a timeout, or a part of it.
     Pass(u32),
-    /// Connections are to end with their next reply.
+    /// Connections must end with their next reply.
     Drain,
 }
 
@@ -68,13 +69,13 @@ fn happening() -> impl Strategy<Value = Happening> {
 /// A loop without listeners, and its clients.
 struct World {
     server: EventLoop,
-    /// Each with its place in the loop.
+    /// Each client with its slot in the loop.
     clients: Vec<(UnixStream, u32)>,
     now: Tick,
 }
 
 impl World {
-    /// With helpers that the loop never hears of, as if their disk hung, or without any.
+    /// With helpers whose results never reach the loop, as if their disk hung, or without any.
     fn new(site: &Path, helped: bool) -> Self {
         let mut settings = Settings::new(site.to_owned());
         settings.files.listing = true;
@@ -127,8 +128,8 @@ impl World {
         self.turn();
     }
 
-    /// A client does something, of which the loop gets to know. If the client's place has gone to another by
-    /// now, that one hears of something that is not so.
+    /// A client does something, and the loop learns of it. If another connection has the client's slot by
+    /// now, that one receives a false event.
     fn has_done(&mut self, client: usize, hung_up: bool, act: impl FnOnce(&UnixStream)) {
         let Some((socket, index)) = self.clients.get(client) else { return };
         act(socket);
@@ -177,7 +178,7 @@ fn whoever_waits_is_looked_at_in_time() {
             world.happens(happening);
             world.check()?;
         }
-        // No timeout is longer than a minute, and nobody does anything any more.
+        // No timeout is longer than a minute, and no client does anything any more.
         for _ in 0..60 {
             world.happens(&Happening::Pass(1_000));
             world.check()?;

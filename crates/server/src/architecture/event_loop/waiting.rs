@@ -9,10 +9,10 @@ use crate::architecture::events::EventMechanism;
 use crate::config;
 use crate::timers::Timers;
 
-/// The event mechanism, what it has told last, and the timers.
+/// The event mechanism, its latest events, and the timers.
 pub(super) struct Waiting {
     pub(super) events: EventMechanism,
-    /// What the last get-events phase brought.
+    /// The events of the last get-events phase.
     pub(super) ready: Events,
     pub(super) timers: Timers,
 }
@@ -20,13 +20,13 @@ pub(super) struct Waiting {
 impl Waiting {
     /// # Errors
     ///
-    /// The mechanism can't be set up.
+    /// The mechanism cannot be set up.
     pub(super) fn new(mechanism: config::Events, now: Tick) -> io::Result<Self> {
         let events = EventMechanism::new(mechanism)?;
         Ok(Self { events, ready: Events::with_capacity(Events::DEFAULT_CAPACITY), timers: Timers::new(now) })
     }
 
-    /// Waits for events; says how many are [`ready`](Self::ready).
+    /// Waits for events; returns how many are [`ready`](Self::ready).
     pub(super) fn wait(&mut self, timeout_ms: Option<u32>) -> io::Result<usize> {
         self.events.get(&mut self.ready, timeout_ms)
     }

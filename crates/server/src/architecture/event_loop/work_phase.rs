@@ -1,11 +1,11 @@
-//! The work phase, in which connections that can go on do so, and the timers behind it.
+//! The work phase, in which connections that can go on do so, and the timers after it.
 
 use super::EventLoop;
 use crate::account::Account;
 use crate::architecture::events::Registration;
 use crate::conversation::Turn;
 
-/// How many connections a work phase of limited length serves between two looks at the clock.
+/// How many connections a work phase of limited length serves between two checks of the clock.
 const WORK_BETWEEN_LOOKS: usize = 8;
 
 impl EventLoop {
@@ -30,10 +30,10 @@ impl EventLoop {
             }
             done += 1;
             let Some(registered) = self.connections.get_mut(index) else { continue };
-            // A place that was waited for may have gone to somebody else.
+            // Another connection may have the slot by now.
             if std::mem::take(&mut registered.due) {
                 match registered.conversation.work(&mut self.service) {
-                    // It is registered once and for all, as nearly every turn leaves it.
+                    // Its registration never changes. Nearly every turn ends this way.
                     Turn::Blocked if registered.registration == Registration::Edge => {
                         registered.keep_deadline(index, &mut self.waiting.timers);
                     }
@@ -51,13 +51,13 @@ impl EventLoop {
         self.work_ends(done as u32);
     }
 
-    /// Looks at the connections whose wake-up has come. What a client has done since the get-events phase is
-    /// not known yet, so the time of that phase counts, however long the work phase took.
+    /// Handles the connections whose timers have expired. The loop does not know yet what a client has done
+    /// since the get-events phase. So the time of that phase counts, however long the work phase took.
     pub(super) fn timers_phase(&mut self) {
         let now = self.measures.turn_began;
         let mut helpers_are_slow = false;
         while let Some(index) = self.waiting.timers.expired(now) {
-            // Whatever is done for a connection is no cost of turning around.
+            // Work for a connection must not count as the cost of a turn.
             self.measures.forget_turning();
             let Some(registered) = self.connections.get_mut(index) else { continue };
             let due = registered.conversation.deadline().is_some_and(|deadline| deadline.reached(now));

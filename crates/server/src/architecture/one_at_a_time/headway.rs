@@ -1,24 +1,24 @@
-//! Whether a client gets on, or keeps its place for nothing.
+//! Whether a client makes progress, or only occupies its slot.
 //!
-//! Timers give a slow client the benefit of the doubt for many seconds, which costs nobody anything while
-//! there is room. Where others wait for its place, a second has to do for whatever it is that the client
-//! does: to bring its request, to ask again, to close. A reply may take as long as it takes, if the client
-//! keeps up with the minimum rate in each period of two seconds: a packet that was lost more than once is
-//! late by more than one.
+//! Timeouts allow a slow client many seconds, which costs nothing while there is room. When other clients
+//! wait for its slot, the client has one second for each step: to send its request, to send the next one,
+//! to close. A reply may take as long as it takes, if the client keeps up with the minimum rate in each
+//! period of two seconds. The period is that long because a packet that is lost more than once is more than
+//! one second late.
 
 use http1::{Tick, Timeouts};
 
 use crate::counters::ConnectionState;
 
-/// What the client of a worker is about, and since when.
+/// What a worker's client is doing, and since when.
 #[derive(Debug)]
 pub(super) struct Headway {
     stage: Stage,
-    /// When it was first seen about that; of a reply, when the period under way began.
+    /// When it was first seen doing that. During a reply: when the current period began.
     since: Tick,
-    /// What [`Seen::taken`] was then.
+    /// The value of [`Seen::taken`] at that time.
     taken: u64,
-    /// It was too slow in the period before.
+    /// It was too slow in the previous period.
     slow: bool,
 }
 
@@ -26,30 +26,30 @@ pub(super) struct Headway {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) stage: Stage,
-    /// Bytes that it, and those before it, have taken; of interest during a reply.
+    /// Bytes that this client and those before it have taken. Used only during a reply.
     pub(super) taken: u64,
 }
 
-/// What a client is about: the state of its connection, after that many requests.
+/// What a client is doing: the state of its connection, after that many requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stage {
     pub(super) state: ConnectionState,
     pub(super) requests: u32,
 }
 
-/// How long a client may be about the same.
+/// How long a client may stay in one stage.
 const PATIENCE_TICKS: u32 = 1000 / Tick::MS;
-/// The period in which it has to take something of a reply.
+/// The period in which it has to take some of a reply.
 const TAKING_TICKS: u32 = 2000 / Tick::MS;
 
 impl Headway {
-    /// Of a client that has been about that since then.
+    /// For a client that has been in that stage since then.
     pub(super) fn new(stage: Stage, since: Tick) -> Self {
         Self { stage, since, taken: 0, slow: false }
     }
 
-    /// Takes note of what is seen now, and says whether the client takes too long. It must take `rate` bytes
-    /// per second; 0: any will do.
+    /// Notes what is seen now, and returns whether the client is too slow. It must take `rate` bytes per
+    /// second; with 0, any number will do.
     pub(super) fn dawdles(&mut self, now: Tick, seen: Seen, rate: u32) -> bool {
         if self.stage != seen.stage {
             *self = Self { stage: seen.stage, since: now, taken: seen.taken, slow: false };
@@ -110,7 +110,7 @@ mod tests {
     }
 
     proptest! {
-        /// However it is looked at, and whatever came before, a reader is judged by what it takes.
+        /// However often it is checked, and whatever came before, a reader is judged by what it takes.
         #[test]
         fn a_reply_is_judged_by_the_rate(
             stall_ms in 0_u32..100_000,
@@ -120,7 +120,7 @@ mod tests {
             let writing = |taken| seen(ConnectionState::Writing, 3, taken);
             let mut headway = new_client();
             headway.dawdles(at(0), writing(77), RATE);
-            // Nobody may have waited all that time.
+            // There may have been no waiting client in all that time.
             let mut now = stall_ms;
             headway.dawdles(at(now), writing(77), RATE);
             let (began, mut longest, mut taken) = (now, 0, 77);
@@ -129,7 +129,7 @@ mod tests {
                 longest = longest.max(look);
                 taken += u64::from(rate) * u64::from(look / Tick::MS * Tick::MS) / 1000 + u64::from(rate > 0);
                 let dawdles = headway.dawdles(at(now), writing(taken), RATE);
-                // By then a whole period lies behind it in which the rate was this.
+                // By then a whole period has passed at this rate.
                 if now - began >= 2 * (2000 + longest) {
                     prop_assert!(rate < RATE + 100 || !dawdles, "{rate} {}", now - began);
                     prop_assert!(rate > RATE - 200 || dawdles, "{rate} {}", now - began);

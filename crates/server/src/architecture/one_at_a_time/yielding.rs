@@ -1,20 +1,21 @@
-//! Whether a worker gives up the CPU before it awaits its client's next request.
+//! Whether a worker gives up the CPU before it waits for its client's next request.
 //!
-//! Where more workers have something to do than there are CPUs, that request will have come by the time that
-//! the others have had their turn. Then the call that receives it need not sleep, and nobody has to wake it:
-//! with 64 connections that saves a quarter of what a request costs, for one system call more. Where nobody
-//! else wants the CPU it is a call too many.
+//! If more workers have something to do than there are CPUs, that request will have arrived by the time the
+//! others have had their turn. Then the call that receives it does not sleep, and no thread has to wake it.
+//! With 64 connections that saves a quarter of the cost of a request, for one more system call. If no other
+//! thread wants the CPU, the yield is a wasted call.
 //!
-//! Nothing tells which it is but the time that `sched_yield(2)` takes. So one request in a while is preceded
-//! by a yield that is timed, and those after it by one if it was long.
+//! Only the time that `sched_yield(2)` takes shows which case it is. So the worker times a yield before one
+//! request out of many. If that yield was long, it also yields before the requests that follow.
 
-/// Requests between two that are preceded by a timed yield.
+/// Requests between two timed yields.
 const BETWEEN: u8 = 31;
 
-/// A client asks again no sooner than this, even over loopback: who is back earlier sleeps all the same.
+/// No client sends its next request sooner than this, even over loopback. After a shorter yield the worker
+/// sleeps anyway.
 const LONG_NS: u64 = 50_000;
 
-/// What the last timed yield has shown.
+/// The result of the last timed yield.
 #[derive(Debug, Default)]
 pub(super) struct Yielding {
     pays: bool,
@@ -22,7 +23,7 @@ pub(super) struct Yielding {
 }
 
 impl Yielding {
-    /// A client has been answered, and its next request is to be awaited.
+    /// Called when a client has been answered and the worker is about to wait for its next request.
     pub(super) fn before_waiting(&mut self) {
         if self.left == 0 {
             let before_ns = sys::clock::monotonic_ns();

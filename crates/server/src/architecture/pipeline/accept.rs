@@ -17,9 +17,9 @@
 //! the time that the acceptor slept while the stages had nothing to do. The work done is what readers and
 //! writers took from their queues in that time. The work left over is what these queues hold. So the
 //! ceiling is what the whole pipeline gets done within the target. The cost of a turn itself cannot be
-//! measured, because threads wake each other; it is taken as a part of what serving costs. Each acceptor
-//! has its own limit. Connections that other acceptors brought in and no stage has worked on yet count as
-//! left over for it, too.
+//! measured, because threads wake each other. The acceptor assumes it to be a part of the cost of serving.
+//! Each acceptor has its own limit. Connections that other acceptors brought in and no stage has worked on
+//! yet count as left over for it, too.
 //!
 //! If there is a response target, each new connection also takes a [token](super::tokens). An acceptor that
 //! finds no token leaves its clients in the accept queue, and sleeps until there is one. That time is not

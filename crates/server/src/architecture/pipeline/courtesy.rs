@@ -1,29 +1,29 @@
-//! How a poll stage has those go first whom it has handed something on: it yields its CPU (`sched_yield(2)`),
-//! and learns in one go what clients have done meanwhile. Going on at once, it would hand on clients one by
-//! one.
+//! How a poll stage lets other threads go first after it has handed something on to them: it yields its CPU
+//! (`sched_yield(2)`). Afterwards it receives in one go what clients have done meanwhile. If it went on at
+//! once, it would hand on clients one by one.
 //!
-//! Yielding lets everybody go first, also a program that has nothing to do with this and takes the CPU for as
-//! long as it gets it (4 ms). Where one shares the CPU, such as an application, every yield takes that long,
-//! and yields become rare. A control group whose time is used up makes one of many long, which is the next
-//! period's beginning and no reason to refrain.
+//! A yield lets every thread go first. That includes an unrelated program, which takes the CPU for as long
+//! as it can (4 ms). If such a program shares the CPU, for example an application, every yield takes that
+//! long; then the stage yields rarely. A control group that has used up its CPU time makes one yield in
+//! many long. Such a yield ends with the next period and is no reason to stop yielding.
 
 use sys::{clock, process};
 
 /// Whether a poll stage yields.
 #[derive(Debug)]
 pub(super) struct Courtesy {
-    /// Until then it does not.
+    /// Until then it does not yield.
     refrains_until_ns: u64,
-    /// For how long it is going to, the next time.
+    /// For how long it will not yield, the next time.
     refrains_for_ns: u64,
     /// The last yield took long.
     was_long: bool,
 }
 
-/// More than stages take for a batch, less than the scheduler gives somebody who never sleeps.
+/// More than stages take for a batch, and less than the scheduler gives a thread that never sleeps.
 const LONG_NS: u64 = 2_000_000;
-/// After two yields in a row that took so long, it refrains from others for this time. If the next one is
-/// long as well, for twice as long, up to the most.
+/// After two yields in a row that took so long, the stage does not yield for this time. If the next yield
+/// is long as well, it stops for twice as long, up to `MOST_NS`.
 const REFRAINS_NS: u64 = 1_000_000_000;
 const MOST_NS: u64 = 16 * REFRAINS_NS;
 
@@ -34,7 +34,7 @@ impl Default for Courtesy {
 }
 
 impl Courtesy {
-    /// Has others go first, unless it has lately taken too long until it was this thread's turn again.
+    /// Yields to other threads, unless yields have lately taken too long.
     pub(super) fn give_way(&mut self) {
         let began_ns = clock::monotonic_ns();
         if self.may_yield(began_ns) {
@@ -62,7 +62,8 @@ impl Courtesy {
 mod tests {
     use super::*;
 
-    /// Yields of that length at that moment, and says for how long it refrains from then on.
+    /// Makes a yield of that length at that moment, and returns for how long the stage does not yield
+    /// afterwards.
     fn refrains(courtesy: &mut Courtesy, at_ns: u64, took_ns: u64) -> u64 {
         assert!(courtesy.may_yield(at_ns));
         courtesy.yielded(at_ns, at_ns + took_ns);

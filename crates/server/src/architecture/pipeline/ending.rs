@@ -1,7 +1,7 @@
-//! What the stages owe the supervisor together: a census, and an end in good order. Read Poll sees to it,
-//! where most connections are most of the time.
+//! What the stages together owe the supervisor: a census, and an orderly end. Read Poll handles both,
+//! because it has most connections most of the time.
 //!
-//! One that is on its way between two stages when a census is taken counts as being written to.
+//! If a connection is between two stages during a census, it counts as being written to.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::control::{Control, Phase};
 use crate::counters::{ConnectionState, Counters};
 use crate::service::Service;
 
-/// Who hears the supervisor.
+/// Receives the supervisor's requests.
 pub(super) struct Keeper {
     ending: Ending,
     control: Arc<Control>,
-    /// Of the other threads, which have nothing to say of connections.
+    /// The counters of the other threads, which report no connections.
     others: Vec<&'static Counters>,
-    /// How often somebody had come to wait at the last look.
+    /// How many times a connection had begun to wait, at the last check.
     arrivals: u64,
 }
 
@@ -31,12 +31,12 @@ impl Keeper {
         Self { ending: Ending::new(settings, Arc::clone(&control)), control, others, arrivals: 0 }
     }
 
-    /// Whether it is to be looked again and again how far an end has come.
+    /// Whether the progress of an end has to be checked again and again.
     pub(super) fn is_ending(&self) -> bool {
         self.ending.is_draining()
     }
 
-    /// The supervisor has called.
+    /// The supervisor has sent a request.
     pub(super) fn heed_supervisor(&mut self, pipeline: &Pipeline, service: &Service) {
         self.control.heed();
         let mut places = 0;
@@ -48,18 +48,18 @@ impl Keeper {
         self.others.iter().for_each(|block| block.answer_census(Census::default));
         if begins.is_some() {
             pipeline.closes.store(true, Ordering::SeqCst);
-            // Whoever is with a stage hears of it when it is read from.
+            // A connection that is with a stage learns of it when the stage reads from it.
             for lane in &pipeline.lanes {
                 for traveller in lane.waiting.lock().iter_mut() {
                     traveller.conversation.machine().drain();
                 }
             }
         }
-        // They look at the phase themselves, and at their listeners.
+        // They read the phase themselves, and check their listeners.
         pipeline.acceptors.iter().for_each(AcceptorBell::wake);
     }
 
-    /// Goes on with ending. Nothing has come of this turn's look if nothing `has_moved`.
+    /// Continues an end of service. `has_moved`: this turn has found events or expired deadlines.
     pub(super) fn see_to_the_end(
         &mut self,
         pipeline: &Pipeline,
@@ -89,7 +89,7 @@ impl Keeper {
             let counts = lane.waiting.lock().counts();
             (waiting, arrivals) = (waiting + counts.0, arrivals + counts.1);
         }
-        // Who has come since the last look may have a request waiting.
+        // A connection that began to wait since the last check may have a request waiting.
         let has_rested = std::mem::replace(&mut self.arrivals, arrivals) == arrivals && !has_moved;
         if self.ending.closes_idle_ones(now) && has_rested && waiting == open {
             close_idle_ones_if_all_are(pipeline, service, lines);
@@ -97,7 +97,7 @@ impl Keeper {
     }
 }
 
-/// Has all threads end, whoever is still served.
+/// Ends all threads, and cuts off the clients that are still being served.
 fn cut_off(pipeline: &Pipeline) {
     for lane in &pipeline.lanes {
         lane.waiting.lock().iter_mut().for_each(|traveller| traveller.conversation.cut_off());
@@ -105,7 +105,7 @@ fn cut_off(pipeline: &Pipeline) {
     pipeline.end();
 }
 
-/// Idle connections go last: as long as others are served, a request may still come on one of them.
+/// Idle connections are closed last. While others are served, a request may still arrive on an idle one.
 fn close_idle_ones_if_all_are(pipeline: &Pipeline, service: &Service, lines: &mut [VecDeque<Boxed>]) {
     let is_busy = |traveller: &mut Boxed| {
         let machine = traveller.conversation.machine();

@@ -1,5 +1,5 @@
-//! A worker's lane: the queues into its Read and Write stages, and those who wait for their sockets. A
-//! connection keeps to one.
+//! A worker's lane: the queues into its Read and Write stages, and the connections that wait for their
+//! sockets. A connection stays in its lane.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd as _;
@@ -19,14 +19,14 @@ use crate::counters::{Counter, Reset};
 use crate::registration::Registration;
 use crate::service::{Service, Stock};
 
-/// What the stages of one worker have in common.
+/// What the stages of one worker share.
 pub(super) struct Lane {
     /// Into the Read stage.
     pub(super) reads: Queue<Boxed>,
-    /// Into the Write stage, or where there are four, to Write Poll.
+    /// Into the Write stage. With four stages: into Write Poll.
     pub(super) writes: Queue<Boxed>,
-    /// Where there are four stages: from Write Poll to the writers whose turn it is, and how many these have
-    /// not done with.
+    /// With four stages: from Write Poll to the writers. `in_turn` is how many of these connections the
+    /// writers have not finished.
     pub(super) turn: Queue<Boxed>,
     pub(super) in_turn: AtomicUsize,
     pub(super) waiting: Waiting<Boxed>,
@@ -34,7 +34,7 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// With so many readers and writers, whose queues tell their lengths in these gauges.
+    /// A lane with this many readers and writers. The queues report their lengths in these gauges.
     pub(super) fn of_five(
         (readers, writers): (usize, usize),
         bound: usize,
@@ -46,8 +46,9 @@ impl Lane {
         Self::new(into_read, into_write, Queue::new(0, 0), now)
     }
 
-    /// Whose queues into Read and Write are the poll stages' own, with so many threads that write. The queues
-    /// into Read, Write Poll and Write tell their lengths in these gauges.
+    /// A lane for four stages, with this many writers. The poll stages themselves take from the queues into
+    /// Read and Write Poll. The queues into Read, Write Poll and Write report their lengths in these
+    /// gauges.
     pub(super) fn of_four(
         polls: (&Poll, &Poll),
         threads: usize,
@@ -72,24 +73,25 @@ impl Lane {
     }
 }
 
-/// How many places a token can name, in one lane.
+/// How many slots a token can name, in one lane.
 const PLACES: u32 = 1 << 22;
 
-/// Who is in that place of that lane, for the kernel.
+/// The kernel's name for the connection in that slot of that lane.
 pub(super) fn token(kind: Kind, lane: u16, number: Number) -> u64 {
     let index = u32::from(lane) << 22 | number.index;
     Token { kind, generation: number.generation, index }.number()
 }
 
-/// The lane and the place in it that a token names.
+/// The lane and the slot in it that a token names.
 pub(super) fn place(token: Token) -> (usize, Number) {
     let number = Number { index: token.index % PLACES, generation: token.generation };
     ((token.index / PLACES) as usize, number)
 }
 
 impl Pipeline {
-    /// Leaves one to the poll stages until its sockets or its deadline have news. `Some`: it goes on at once,
-    /// or its sockets can't be registered.
+    /// Leaves a connection to the poll stages until there are events for its sockets or its deadline
+    /// passes. Returns the connection if it goes on at once (`Some`), or if its sockets cannot be
+    /// registered (`Err`).
     pub(super) fn wait(&self, mut traveller: Boxed, now_ns: u64) -> Result<Option<Boxed>, Unwatched> {
         self.had_a_turn(&mut traveller);
         let lane = &self.lanes[usize::from(traveller.lane)];
@@ -98,7 +100,7 @@ impl Pipeline {
             return Err(Unwatched { traveller, error });
         }
         if traveller.conversation.machine().is_idle() {
-            // The time of the next request begins when it comes.
+            // The time of the next request begins when the request comes.
             traveller.time_ns = now_ns;
         }
         traveller.passes(now_ns);
@@ -121,8 +123,8 @@ impl Pipeline {
         }
     }
 
-    /// Sees to it that the poll stages hear of its sockets. Each is registered once, for edges; a client that
-    /// is lent to an application is left alone.
+    /// Registers the connection's sockets with the poll stages. Each socket is registered once, for edges.
+    /// A client whose connection is lent to an application is not watched.
     fn register(&self, traveller: &mut Traveller, number: Number) -> std::io::Result<()> {
         match traveller.conversation.is_lent(true) {
             None => self.register_client(traveller, number)?,
@@ -134,7 +136,7 @@ impl Pipeline {
             && (link.registration, link.watched_as) != (Registration::Edge, name)
         {
             if link.registration != Registration::None {
-                // It is watched for the client that has used it before. Removing what is registered cannot
+                // It is watched for the client that used it before. Removing a registered socket cannot
                 // fail.
                 let _ = self.read_poll.epoll.remove(&*link);
                 link.registration = Registration::None;
@@ -160,7 +162,7 @@ impl Pipeline {
     }
 
     fn forget_client(&self, traveller: &mut Traveller) {
-        // Removing what is registered cannot fail.
+        // Removing a registered socket cannot fail.
         let (reads, writes) = std::mem::take(&mut traveller.is_registered);
         if reads {
             let _ = self.read_poll.epoll.remove(&traveller.conversation);
@@ -170,8 +172,8 @@ impl Pipeline {
         }
     }
 
-    /// Sends one to the Read stage that has been taken from those who wait: to the reader that it is bound
-    /// to, or into the line of those that are to be offered to the stage.
+    /// Sends a connection that was waiting to the Read stage: to the reader that it is bound to, or into
+    /// the list of connections to offer to the stage.
     pub(super) fn line_up(&self, mut traveller: Boxed, now_ns: u64, line: &mut VecDeque<Boxed>) {
         traveller.passes(now_ns);
         match traveller.reader {
@@ -186,26 +188,26 @@ impl Pipeline {
     /// Ends a connection.
     pub(super) fn close(&self, mut traveller: Boxed, service: &mut Service, resets: bool) {
         if traveller.conversation.was_lent() {
-            // While somebody has a copy, epoll does not forget by itself.
+            // While another process has a copy of the socket, closing it does not end its registration.
             self.forget_client(&mut traveller);
         }
         let Traveller { conversation, lane, number, .. } = *traveller;
         if let Some(number) = number {
-            // Before its socket is closed: whoever has the place next is another one.
+            // This happens before the socket is closed, because the slot's next user is another connection.
             self.lanes[usize::from(lane)].waiting.lock().leave(number);
         }
         let socket = conversation.end(service);
         service.counters.connections_closed.add(1);
         if resets {
             service.counters.reset(Reset::Local);
-            // A socket that can't be reset is closed by being dropped.
+            // A socket that cannot be reset is closed when it is dropped.
             let _ = socket::reset(socket);
         } else {
             drop(socket);
         }
         let was_last = self.open.fetch_sub(1, Ordering::SeqCst) == 1;
         if was_last && self.closes.load(Ordering::SeqCst) {
-            // That may have been what the end of service has waited for.
+            // The end of service may have waited for that.
             self.read_poll.wake();
         }
         if self.is_crowded.swap(false, Ordering::SeqCst) {
@@ -213,14 +215,14 @@ impl Pipeline {
         }
     }
 
-    /// Has one give way whose client others wait for.
+    /// Asks a connection to end because other clients need its slot.
     pub(super) fn ask_to_leave(traveller: &mut Traveller) {
         traveller.errand = Errand::GiveUp;
         traveller.gives_way = true;
     }
 }
 
-/// One that can't wait for its sockets.
+/// A connection that cannot wait for its sockets.
 pub(super) struct Unwatched {
     pub(super) traveller: Boxed,
     pub(super) error: std::io::Error,

@@ -1,5 +1,6 @@
-//! Directories to be listed: making a listing takes milliseconds, so a reader makes one behind each batch,
-//! and has those who want it wait with itself. Those who want the same one get it together.
+//! Directories to be listed. Making a listing takes milliseconds, so a reader makes one after each batch.
+//! The connections that want the listing wait with the reader. Those that want the same listing get it
+//! together.
 
 use std::collections::VecDeque;
 
@@ -8,7 +9,7 @@ use crate::content::Lookup;
 use crate::helpers::Job;
 use crate::service::Service;
 
-/// Listings to be made, in the order in which they were first asked for.
+/// Listings to be made, in the order in which they were first requested.
 #[derive(Debug, Default)]
 pub(super) struct Listings {
     line: VecDeque<Listing>,
@@ -21,13 +22,13 @@ struct Listing {
 }
 
 impl Listings {
-    /// Whether there is nothing to be done.
+    /// Whether there are no listings to make.
     pub(super) fn is_empty(&self) -> bool {
         self.line.is_empty()
     }
 
-    /// Keeps one until what it waits for has been done. Nobody asks for anything but lookups where no helpers
-    /// fetch parts of files; otherwise it is given back.
+    /// Keeps a connection until its job has been done. If no helpers fetch parts of files, all jobs are
+    /// lookups. Any other job is refused, and the connection is returned.
     pub(super) fn put_off(&mut self, traveller: Boxed, job: Job) -> Option<Boxed> {
         let Job::Lookup(look) = job else { return Some(traveller) };
         let is_same =
@@ -39,7 +40,7 @@ impl Listings {
         None
     }
 
-    /// Makes the next one, and lets those go on who have waited for it.
+    /// Makes the next listing, and lets the connections that waited for it go on.
     pub(super) fn make_one(&mut self, service: &mut Service, again: &mut Vec<Boxed>) {
         let Some(Listing { mut look, who }) = self.line.pop_front() else { return };
         let resolvers = service.content.resolvers();

@@ -1,11 +1,12 @@
-//! The poll stages. Read Poll learns who has input, and whose deadline has come; Write Poll, who has room to
-//! write. Each hands those on in batches, one for each lane.
+//! The poll stages. Read Poll learns which clients have sent input, and which deadlines have passed. Write
+//! Poll learns which clients have room to be written to. Each stage hands these connections on in batches,
+//! one for each lane.
 //!
-//! Where there are four stages, Read Poll reads as well. And Write Poll and the writers take turns: it hands
-//! them those who can be written to, and polls again when they have done with all of these (Pariag et al.
-//! 2007, section 4.3).
+//! If there are four stages, Read Poll also reads, and Write Poll alternates with the writers. It hands
+//! them the connections that can be written to. It polls again when the writers have finished all of them
+//! (Pariag et al. 2007, section 4.3).
 //!
-//! Read Poll is also where the supervisor is heard, who sees the service to its end, and who runs the
+//! Read Poll also receives the supervisor's requests, brings the service to its end, and runs the
 //! [controllers](super::control).
 
 use std::collections::VecDeque;
@@ -32,27 +33,27 @@ use crate::counters::Stage;
 use crate::error_log::Limited;
 use crate::service::Service;
 
-/// A poll stage at work.
+/// A running poll stage.
 pub(super) struct PollStage<'p> {
     pipeline: &'p Pipeline,
     service: Service,
     stage: Stage,
     events: Events,
-    /// Those who go on, for each lane. They stay here while the stage behind has no room.
+    /// Connections that go on, for each lane. They stay here while the next stage has no room.
     lines: Box<[VecDeque<Boxed>]>,
-    /// Of Read Poll.
+    /// Only in Read Poll.
     keeper: Option<Keeper>,
     controllers: Option<Controllers<'p>>,
-    /// Of Read Poll, where it reads as well.
+    /// Only in Read Poll, if it also reads.
     reader: Option<Reader<'p>>,
-    /// Of Write Poll, where it takes turns with the writers.
+    /// Only in Write Poll, if it alternates with the writers.
     takes_turns: bool,
     courtesy: Courtesy,
     complaints: Limited,
 }
 
 impl<'p> PollStage<'p> {
-    /// Read Poll, with the controllers if there are any, and the reader that it is as well, if it is one.
+    /// Read Poll, with the controllers if there are any, and with a reader if it also reads.
     pub(super) fn read(
         pipeline: &'p Pipeline,
         service: Service,
@@ -64,7 +65,7 @@ impl<'p> PollStage<'p> {
         Self { keeper: Some(keeper), controllers, reader, ..Self::new(pipeline, service, Stage::ReadPoll) }
     }
 
-    /// Write Poll, which may take turns with the writers.
+    /// Write Poll, which may alternate with the writers.
     pub(super) fn write(pipeline: &'p Pipeline, service: Service, takes_turns: bool) -> Self {
         Self { takes_turns, ..Self::new(pipeline, service, Stage::WritePoll) }
     }
@@ -103,7 +104,7 @@ impl<'p> PollStage<'p> {
             let counters = self.service.counters;
             counters.event_waits.add(1);
             if let Some(controllers) = &mut self.controllers {
-                // Before there is more in the queues: what they hold now, the stages have not come to.
+                // Before this turn adds to the queues. What they hold now has waited for the stages.
                 controllers.look(self.pipeline, self.service.clock.ns, counters);
             }
             counters.stage_idle_ns[self.stage as usize].add(self.service.clock.ns.saturating_sub(began_ns));
@@ -129,7 +130,7 @@ impl<'p> PollStage<'p> {
         if self.stage == Stage::ReadPoll { &self.pipeline.read_poll } else { &self.pipeline.write_poll }
     }
 
-    /// Lines up those whom events are for, and says how many these are.
+    /// Queues the connections that have events, and returns how many there are.
     fn hear(&mut self, count: usize) -> u64 {
         let (mut all, mut lane) = (None, usize::MAX);
         let mut told_of = 0;
@@ -146,7 +147,7 @@ impl<'p> PollStage<'p> {
                     continue;
                 }
                 Kind::Supervisor => {
-                    // Those who wait are counted.
+                    // Releases the lock, because the supervisor's census counts the waiting connections.
                     (all, lane) = (None, usize::MAX);
                     if let Some(keeper) = &mut self.keeper {
                         keeper.heed_supervisor(self.pipeline, &self.service);
@@ -173,7 +174,7 @@ impl<'p> PollStage<'p> {
         told_of
     }
 
-    /// Lines up those whose deadlines have come; says whether there are any.
+    /// Queues the connections whose deadlines have passed; returns whether there are any.
     fn expire(&mut self) -> bool {
         let (now, mut some) = (self.service.clock.tick, false);
         for (lane, line) in self.pipeline.lanes.iter().zip(&mut self.lines) {
@@ -189,7 +190,7 @@ impl<'p> PollStage<'p> {
         some
     }
 
-    /// Hands on as many as there is room for, or does what is to be done next itself.
+    /// Hands on as many connections as there is room for, or does the next step itself.
     fn hand_on(&mut self) {
         if let Some(reader) = &mut self.reader {
             return reader.take_part(&mut self.lines[0]);
@@ -210,8 +211,8 @@ impl<'p> PollStage<'p> {
         }
     }
 
-    /// Has writers write to all who can be written to, be it that events have told so or that nobody has
-    /// found their sockets full, and waits for them.
+    /// Makes the writers write to all connections that can be written to, and waits for the writers. These
+    /// are connections with events, and connections whose sockets have not been found full.
     fn have_writers_turn(&mut self) {
         let (lane, ready) = (&self.pipeline.lanes[0], &mut self.lines[0]);
         let mut planned = Vec::new();
@@ -225,7 +226,7 @@ impl<'p> PollStage<'p> {
             match self.pipeline.wait(traveller, self.service.clock.ns) {
                 Ok(None) => {}
                 Ok(Some(traveller)) => ready.push_back(traveller),
-                // Readers close what can't go on.
+                // Readers close connections that cannot go on.
                 Err(Unwatched { traveller, error }) => {
                     let message = format!("cannot wait for a connection: {error}");
                     self.complaints.warn(self.service.clock.ms, &message);
@@ -240,14 +241,14 @@ impl<'p> PollStage<'p> {
         lane.turn.give(ready, self.service.clock.ns);
         let poll = &self.pipeline.write_poll;
         while lane.in_turn.load(Ordering::Acquire) > 0 && !self.pipeline.is_over.load(Ordering::Acquire) {
-            // What else it is woken for is looked at when they have done.
+            // Other wake-ups are handled when the writers have finished.
             if poll::wait_for([(poll.as_fd(), Interest::READABLE)], None).is_ok() {
                 poll.clear();
             }
         }
     }
 
-    /// How long it may wait for events.
+    /// How long the stage may wait for events.
     fn wait_at_most_ms(&mut self) -> Option<u32> {
         if self.takes_turns && !self.pipeline.lanes[0].writes.may_sleep() {
             return Some(0);
@@ -269,7 +270,7 @@ impl<'p> PollStage<'p> {
     }
 }
 
-/// Watches what tells of a worker's requests that had to wait in a pool's queue.
+/// Watches the wake-up that reports on a worker's requests that had to wait in a pool's queue.
 pub(super) fn watch_bell(poll: &Poll, service: &Service, reader: usize) -> io::Result<()> {
     let Some(bell) = service.gateway.bell() else { return Ok(()) };
     let token = Token { kind: Kind::Bell, generation: 0, index: reader as u32 };

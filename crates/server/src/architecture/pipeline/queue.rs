@@ -1,20 +1,20 @@
-//! The queue in front of a stage: bounded, filled and taken from in batches by any number of threads.
+//! The queue in front of a stage. It is bounded; any number of threads fill it and take from it, in
+//! batches.
 //!
-//! What is bounded has an end. A stage that brings something new ([`give`](Queue::give),
-//! [`offer`](Queue::offer)) finds the queue full at its bound, and waits or keeps what it has until there is
-//! room for twice as much as half of it. A stage that gives back what has been through the queue before
-//! ([`give_back`](Queue::give_back)) never waits: it holds no more than the queue behind this one, which is
-//! bounded too. So of the stages that stand in a circle, Read and Write, one waits for the other and not the
-//! other for it.
+//! A stage that brings something new ([`give`](Queue::give), [`offer`](Queue::offer)) may find the queue
+//! full. Then it waits, or keeps what it has, until the queue is at most half full. A stage that gives back
+//! what has been through the queue before ([`give_back`](Queue::give_back)) never waits: it holds no more
+//! than the queue behind this one, which is bounded too. Read and Write form a circle, so only one of them
+//! ever waits for the other.
 //!
-//! A thread that finds nothing sleeps on a condition of its own, and who brings something wakes the one that
-//! went to sleep last, whose memory is the warmest. One that leaves something behind wakes another, which
-//! takes over should the first have to wait for a disk. Nobody is called while another is on the way: that
-//! one calls the next if it leaves anything. So it is one that comes in vain, not all of them, where none has
-//! to wait.
+//! A thread that finds nothing sleeps on its own condition. A thread that brings something wakes the one
+//! that went to sleep last, because its memory is the warmest. A thread that leaves something behind wakes
+//! another, which takes over if the first one has to wait for a disk. While a woken thread is on its way,
+//! no other is woken: that thread wakes the next if it leaves anything. So if no thread has to wait, one
+//! thread wakes in vain, not all of them.
 //!
-//! Not all of them need be [in use](Queue::use_takers). One that is not takes only what is its own, so that
-//! it may be whom something is bound to, and rests otherwise.
+//! Not all threads need be [in use](Queue::use_takers). A thread that is not in use takes only its own
+//! things, so that things can be bound to it. Otherwise it rests.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,64 +29,65 @@ use super::sync::{Condvar, Counter, Mutex, MutexGuard};
 pub(super) struct Queue<T> {
     line: Mutex<Line<T>>,
     beds: Beds,
-    /// What those sleep on who find no room.
+    /// Threads that find no room sleep on this.
     emptied: Condvar,
     bound: usize,
 }
 
-/// Where threads sleep that take.
+/// Where the threads that take from the queue sleep.
 #[derive(Debug)]
 enum Beds {
-    /// Each on a condition of its own.
+    /// Each one sleeps on its own condition.
     Own(Box<[Condvar]>),
-    /// The only one waits for events as well, among which this is.
+    /// The only thread also waits for events; this is one of them.
     Poll(Arc<Wake>),
 }
 
 #[derive(Debug)]
 struct Line<T> {
-    /// For whoever comes, each with the time when it came.
+    /// For any thread, each with the time when it came.
     common: VecDeque<(u64, T)>,
-    /// For each of the threads that take alone.
+    /// For one thread alone; one queue for each.
     own: Box<[VecDeque<(u64, T)>]>,
-    /// Which of them are to look for something else.
+    /// Which of the threads are to look for something else.
     poked: Box<[bool]>,
-    /// Those that sleep, who came last at the end.
+    /// Sleeping threads; the one that came last is at the end.
     asleep: Vec<usize>,
-    /// Who has been woken for what is common, and has not come yet.
+    /// The thread that has been woken for `common`, and has not come yet.
     called: Option<usize>,
-    /// Those with a lower number take what is for whoever comes.
+    /// Threads with a lower number take from `common`.
     in_use: usize,
-    /// How many sleep for want of room.
+    /// How many threads sleep because there is no room.
     without_room: usize,
-    /// Somebody who does not sleep for it wants to be told of room.
+    /// A thread that does not sleep wants to learn when there is room.
     calls: bool,
     closed: bool,
-    /// Where the length of what is common is told, if anywhere: whoever has the lock writes it.
+    /// Reports the length of `common`, if set. Written only under the lock.
     gauge: Option<&'static Counter>,
 }
 
-/// What came of taking.
+/// The result of taking.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
-    /// The sum of the times, in nanoseconds, when what was taken came.
+    /// The sum of the times, in nanoseconds, at which the taken things came.
     pub(super) since_ns: u64,
-    /// There is room now, which somebody wants to be told of.
+    /// There is room now, and another thread wants to know.
     pub(super) has_room: bool,
     /// This thread was [poked](Queue::poke).
     pub(super) is_poked: bool,
-    /// Nothing will come any more.
+    /// Nothing more will come.
     pub(super) is_closed: bool,
 }
 
 impl<T> Queue<T> {
-    /// An empty one for so many threads that take from it, which is full with `bound`.
+    /// An empty queue for this many threads that take from it. It is full with `bound` things.
     pub(super) fn new(takers: usize, bound: usize) -> Self {
         let beds = (0..takers).map(|_| Condvar::new()).collect();
         Self::with(takers, bound, Beds::Own(beds))
     }
 
-    /// An empty one for a single thread, which sleeps when it says so and is woken by that event.
+    /// An empty queue for a single thread. The thread announces that it will sleep, and this event wakes
+    /// it.
     pub(super) fn polled(bound: usize, wake: Arc<Wake>) -> Self {
         Self::with(1, bound, Beds::Poll(wake))
     }
@@ -107,14 +108,14 @@ impl<T> Queue<T> {
         Self { line: Mutex::new(line), beds, emptied: Condvar::new(), bound }
     }
 
-    /// Has the queue tell how much is in it for whoever comes, in a gauge that nobody else writes.
+    /// Makes the queue report the length of its common part in a gauge. Nothing else may write that gauge.
     pub(super) fn telling(self, gauge: &'static Counter) -> Self {
         self.lock().gauge = Some(gauge);
         self
     }
 
-    /// Gives everything that is in the batch, and waits as long as there is no room for it. What is left then
-    /// is for nobody: the queue is closed. Says whether it had to wait.
+    /// Gives everything in the batch, and waits while there is no room. If anything is left, the queue is
+    /// closed. Returns whether it had to wait.
     pub(super) fn give(&self, batch: &mut VecDeque<T>, now_ns: u64) -> bool {
         let mut has_waited = false;
         loop {
@@ -137,8 +138,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Gives as much of the batch as there is room for. If some of it is left, a thread that takes will be
-    /// told that there [is room](Taken::has_room).
+    /// Gives as much of the batch as there is room for. If some of it is left, a thread that takes will
+    /// learn that there [is room](Taken::has_room).
     pub(super) fn offer(&self, batch: &mut VecDeque<T>, now_ns: u64) {
         let mut line = self.lock();
         let woken = self.fill(&mut line, batch, now_ns);
@@ -147,7 +148,7 @@ impl<T> Queue<T> {
         self.rouse(woken);
     }
 
-    /// Gives what has been here before.
+    /// Gives back what has been in the queue before.
     pub(super) fn give_back(&self, batch: &mut Vec<T>, now_ns: u64) {
         if batch.is_empty() {
             return;
@@ -164,7 +165,7 @@ impl<T> Queue<T> {
         self.rouse(woken);
     }
 
-    /// Gives something that is for one of the threads alone.
+    /// Gives something that only one of the threads may take.
     pub(super) fn give_to(&self, taker: usize, one: T, now_ns: u64) {
         let mut line = self.lock();
         line.own[taker].push_back((now_ns, one));
@@ -173,7 +174,7 @@ impl<T> Queue<T> {
         self.rouse(woken);
     }
 
-    /// Has one of the threads look for something else than this.
+    /// Makes one of the threads look for something outside this queue.
     pub(super) fn poke(&self, taker: usize) {
         let mut line = self.lock();
         line.poked[taker] = true;
@@ -182,8 +183,8 @@ impl<T> Queue<T> {
         self.rouse(woken);
     }
 
-    /// Takes at most so much, what is this thread's alone first. Sleeps until there is something, but not for
-    /// longer than that, or however long it takes (`None`).
+    /// Takes at most `most` things, those for this thread alone first. If there is nothing, it sleeps until
+    /// something comes, for `patience` at most, or without a limit (`None`).
     pub(super) fn take(
         &self,
         taker: usize,
@@ -225,8 +226,8 @@ impl<T> Queue<T> {
         came
     }
 
-    /// The only thread that takes, whose queue is [polled](Self::polled), is about to sleep; says whether it
-    /// may. It is woken when there is something, until it takes again.
+    /// For the only thread of a [polled](Self::polled) queue, when it is about to sleep: returns whether it
+    /// may. If something comes before the thread takes again, the thread is woken.
     pub(super) fn may_sleep(&self) -> bool {
         let mut line = self.lock();
         line.has_come(0);
@@ -237,8 +238,8 @@ impl<T> Queue<T> {
         may
     }
 
-    /// Has only so many of the threads take what is for whoever comes, those with the lowest numbers: at
-    /// least one, and all of them to begin with.
+    /// Lets only this many of the threads take from the common part, those with the lowest numbers. There
+    /// is at least one. At first all of them take from it.
     pub(super) fn use_takers(&self, in_use: usize) {
         let mut line = self.lock();
         line.in_use = in_use.clamp(1, line.own.len());
@@ -247,19 +248,19 @@ impl<T> Queue<T> {
         self.rouse(woken);
     }
 
-    /// How much is there for whoever comes, and which of those in use sleep.
+    /// The length of the common part, and which of the threads in use sleep.
     pub(super) fn state(&self) -> (usize, Vec<usize>) {
         let line = self.lock();
         (line.common.len(), line.asleep.iter().copied().filter(|&taker| taker < line.in_use).collect())
     }
 
-    /// How much is in it.
+    /// How many things are in the queue.
     pub(super) fn len(&self) -> usize {
         let line = self.lock();
         line.common.len() + line.own.iter().map(VecDeque::len).sum::<usize>()
     }
 
-    /// Nothing goes in any more, and nobody waits.
+    /// Accepts nothing more, and wakes all waiting threads.
     pub(super) fn close(&self) {
         let mut line = self.lock();
         line.closed = true;
@@ -272,7 +273,7 @@ impl<T> Queue<T> {
         self.emptied.notify_all();
     }
 
-    /// Puts in what there is room for, and says who is to be woken for it.
+    /// Puts in what there is room for, and returns the thread to wake for it.
     fn fill(&self, line: &mut Line<T>, batch: &mut VecDeque<T>, now_ns: u64) -> Option<usize> {
         let room = self.bound.saturating_sub(line.common.len()).min(batch.len());
         if line.closed || room == 0 {
@@ -283,12 +284,13 @@ impl<T> Queue<T> {
         line.wake_one()
     }
 
-    /// Wakes a thread that is among those who sleep no more. Without the lock, which it needs first of all.
+    /// Wakes a thread that has left the list of sleeping threads. The lock is not held, because the thread
+    /// needs it first.
     fn rouse(&self, taker: Option<usize>) {
         match (&self.beds, taker) {
             (_, None) => {}
             (Beds::Own(beds), Some(taker)) => beds[taker].notify_one(),
-            // An eventfd can always be written to.
+            // Writing to an eventfd cannot fail here.
             (Beds::Poll(wake), Some(_)) => drop(wake.wake()),
         }
     }
@@ -299,7 +301,7 @@ impl<T> Queue<T> {
 }
 
 impl<T> Line<T> {
-    /// Says how much is there for whoever comes.
+    /// Reports the length of the common part.
     fn tell(&self) {
         if let Some(gauge) = self.gauge {
             gauge.set(self.common.len() as u64);
@@ -311,14 +313,14 @@ impl<T> Line<T> {
         has_common || !self.own[taker].is_empty() || self.poked[taker] || self.closed
     }
 
-    /// What a thread is to take next: its own first.
+    /// The next thing for a thread: its own things first.
     fn next_for(&mut self, taker: usize) -> Option<(u64, T)> {
         let own = self.own[taker].pop_front();
         own.or_else(|| if taker < self.in_use { self.common.pop_front() } else { None })
     }
 
-    /// Takes the one that came last from those who sleep and are in use, unless somebody is called already.
-    /// If it is out of use before it comes to take, it finds something left, and wakes another.
+    /// Removes from the sleeping threads the one that came last and is in use, unless another one has been
+    /// woken already. If it goes out of use before it takes, it finds something left, and wakes another.
     fn wake_one(&mut self) -> Option<usize> {
         if self.called.is_some() {
             return None;
@@ -328,19 +330,19 @@ impl<T> Line<T> {
         self.called
     }
 
-    /// That thread is there, whatever it was woken for.
+    /// That thread has come, for whatever reason.
     fn has_come(&mut self, taker: usize) {
         if self.called == Some(taker) {
             self.called = None;
         }
     }
 
-    /// Takes that thread from those who sleep, if it does.
+    /// Removes that thread from the sleeping threads, if it sleeps.
     fn wake(&mut self, taker: usize) -> Option<usize> {
         let at = self.asleep.iter().position(|&other| other == taker)?;
         Some(self.asleep.remove(at))
     }
 }
 
-/// A thread that panics takes the process along.
+/// A thread that panics ends the process.
 const SOUND: &str = "nobody panics with the lock";

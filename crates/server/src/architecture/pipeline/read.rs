@@ -1,11 +1,11 @@
-//! The Read stage: readers receive requests and plan replies. They never send to a client, but for what is
-//! theirs alone: a request that an application answers, and a file that is in no table
+//! The Read stage: readers receive requests and plan replies. They send to a client only what no other
+//! thread can send: the reply to a request that an application answers, and a file that is in no table
 //! ([`Conversation::is_bound`](crate::conversation::Conversation::is_bound)).
 //!
-//! They may wait for a disk, to find a file, and whoever is behind them in their queue waits too, unless the
-//! lane has another reader. They don't wait for what is in one, but where they send it themselves: a small
-//! body that is not in memory is left to the writers, as a large one is. [Listings](super::listings) of
-//! directories come last.
+//! Readers may wait for a disk to find a file. Then the connections behind them in the queue wait too,
+//! unless the lane has another reader. Readers do not wait for a file's contents, except where they send it
+//! themselves. If a small body is not in memory, they leave it to the writers, like a large one.
+//! [Listings](super::listings) of directories come last.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -33,11 +33,12 @@ pub(super) struct Reader<'p> {
     /// Its number in the lane.
     number: u16,
     service: Service,
-    /// What comes of a batch: whose replies are to be sent, and who is to be read from once more.
+    /// The results of a batch: connections whose replies are to be sent, and connections to be read from
+    /// again.
     to_write: VecDeque<Boxed>,
     again: Vec<Boxed>,
     listings: Listings,
-    /// Service is known to end.
+    /// This reader knows that the service is ending.
     has_closed: bool,
     complaints: Limited,
 }
@@ -82,7 +83,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// Reads as a part of Read Poll: from those who are in its line, and from the queue.
+    /// Reads as a part of Read Poll, from the connections in its list and from the queue.
     pub(super) fn take_part(&mut self, line: &mut VecDeque<Boxed>) {
         let mut batch = Vec::new();
         self.service.begin_turn();
@@ -95,13 +96,13 @@ impl<'p> Reader<'p> {
         self.serve_batch(self.pipeline.batch(), &mut batch);
     }
 
-    /// Reads from those who have been taken, and from as many more as make up a batch.
+    /// Reads from the taken connections, and from as many more as make up a batch.
     fn serve_batch(&mut self, at_once: usize, batch: &mut Vec<Boxed>) {
         let mut done = batch.len();
         self.serve_all(batch);
         while done < self.pipeline.batch() && done > 0 {
             let more = self.lane.reads.take(self.number.into(), at_once, Some(Duration::ZERO), batch);
-            // Of a poke, or of room, nobody else is told.
+            // No other thread learns of a poke, or of room.
             self.note(more, batch.len());
             if batch.is_empty() {
                 break;
@@ -112,7 +113,7 @@ impl<'p> Reader<'p> {
         self.batch_ends();
     }
 
-    /// Sees to what was taken besides connections.
+    /// Handles what was taken besides connections.
     fn note(&mut self, taken: Taken, count: usize) {
         super::note(Stage::Read, taken, count, &self.service);
         if taken.has_room {
@@ -135,7 +136,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// Hands on what there is to be written, and whoever is to be read from once more.
+    /// Hands on the connections to be written to, and those to be read from again.
     fn hand_on(&mut self) {
         let now_ns = self.service.clock.ns;
         let has_waited = !self.to_write.is_empty() && self.lane.writes.give(&mut self.to_write, now_ns);
@@ -143,13 +144,13 @@ impl<'p> Reader<'p> {
         self.lane.reads.give_back(&mut self.again, now_ns);
     }
 
-    /// Hands on what came of a batch, and tidies up.
+    /// Hands on the results of a batch, and tidies up.
     fn batch_ends(&mut self) {
         self.hand_on();
         if !self.listings.is_empty() {
             let mut again = Vec::new();
             self.listings.make_one(&mut self.service, &mut again);
-            // What they have looked up is pinned for this reader to answer.
+            // What they have looked up is pinned for this reader, so only this reader can answer.
             for traveller in again {
                 let now_ns = self.service.clock.ns;
                 self.lane.reads.give_to(self.number.into(), traveller, now_ns);
@@ -161,7 +162,7 @@ impl<'p> Reader<'p> {
         self.service.publish();
     }
 
-    /// Receives from one, and plans its reply.
+    /// Receives from a connection, and plans its reply.
     fn serve(&mut self, mut traveller: Boxed) {
         if self.pipeline.closes.load(Ordering::Relaxed) {
             self.say_close(&mut traveller);
@@ -188,7 +189,7 @@ impl<'p> Reader<'p> {
         self.settle(traveller, turn);
     }
 
-    /// Sees to one after its turn: waits for its socket, comes back to it, or ends it.
+    /// Handles a connection after its turn: waits for its socket, comes back to it, or ends it.
     fn settle(&mut self, mut traveller: Boxed, turn: Turn) {
         self.pipeline.had_a_turn(&mut traveller);
         traveller.reader = traveller.conversation.is_bound().then_some(self.number);
@@ -236,13 +237,13 @@ impl<'p> Reader<'p> {
     fn say_close(&mut self, traveller: &mut Traveller) {
         traveller.conversation.machine().drain();
         if !std::mem::replace(&mut self.has_closed, true) {
-            // Nor are connections to applications kept, which others have their own of.
+            // It does not keep connections to applications either. Other readers have their own.
             self.service.gateway.keep_none();
         }
     }
 
-    /// Lets those go on whose requests need not wait in a queue any more. Who is on its way to be read from
-    /// looks for itself then.
+    /// Lets connections go on whose requests need not wait in a queue any more. A connection that is
+    /// already on its way to be read from checks for itself then.
     fn let_called_go(&mut self) {
         let called: Vec<_> = self.service.gateway.called().filter_map(Token::from_number).collect();
         for token in called {
@@ -255,8 +256,9 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// Sees to the connections to applications that no request uses any more: ceases to watch those that are
-    /// kept, and closes the others. And to requests that this reader itself has let go.
+    /// Handles connections to applications that no request uses any more: stops watching those that it
+    /// keeps, and closes the others. Also handles requests that this reader itself has released from a
+    /// queue.
     #[cold]
     fn see_to_links(&mut self) {
         if self.service.gateway.some_may_go() {
@@ -266,7 +268,7 @@ impl<'p> Reader<'p> {
         gateway.expire(now);
         while let Some((pool, mut link)) = gateway.take_resting() {
             if std::mem::take(&mut link.registration) != Registration::None {
-                // Removing what is registered cannot fail.
+                // Removing a registered socket cannot fail.
                 let _ = self.pipeline.read_poll.epoll.remove(&link);
             }
             gateway.keep((pool, link), now);
@@ -275,7 +277,7 @@ impl<'p> Reader<'p> {
         while gateway.take_retired().is_some() {}
     }
 
-    /// How long it may wait for its queue.
+    /// How long the reader may wait for its queue.
     pub(super) fn patience(&self) -> Option<Duration> {
         if !self.listings.is_empty() {
             return Some(Duration::ZERO);

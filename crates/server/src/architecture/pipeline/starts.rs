@@ -1,6 +1,6 @@
-//! Threads of the Read and Write stages that are not there yet. All are started at once, but where
-//! controllers say how many are in use: a thread comes when it is in use for the first time, as one that
-//! never is would take memory from the page cache. Once there it stays.
+//! Threads of the Read and Write stages that have not been started yet. Without controllers, all are
+//! started at once. With controllers, a thread is started when it is first used, because an unused one
+//! would take memory from the page cache. A thread that has been started stays.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,7 +8,7 @@ use std::io;
 use super::{Pipeline, fail};
 use crate::counters::Stage;
 
-/// Starts a thread. Errors: as of `pthread_create(3)`.
+/// Starts a thread. Errors: those of `pthread_create(3)`.
 pub(super) type Start<'s> = Box<dyn FnOnce() -> io::Result<()> + Send + 's>;
 
 /// The threads of all lanes, in the order of their numbers.
@@ -16,7 +16,7 @@ pub(super) type Start<'s> = Box<dyn FnOnce() -> io::Result<()> + Send + 's>;
 pub(super) struct Starts<'s>(Vec<(usize, Stage, Start<'s>)>);
 
 impl<'s> Starts<'s> {
-    /// One more, of that stage of a lane.
+    /// Adds a thread of that stage of a lane.
     pub(super) fn add(
         &mut self,
         lane: usize,
@@ -26,13 +26,13 @@ impl<'s> Starts<'s> {
         self.0.push((lane, stage, Box::new(start)));
     }
 
-    /// Leaves those of a stage of a lane to somebody else.
+    /// Leaves the threads of a lane's stage to the caller.
     pub(super) fn take(&mut self, lane: usize, stage: Stage) -> VecDeque<Start<'s>> {
         let theirs = self.0.extract_if(.., |one| (one.0, one.1) == (lane, stage));
         theirs.map(|(_, _, start)| start).collect()
     }
 
-    /// Starts those that are nobody's.
+    /// Starts the threads that no caller has taken.
     pub(super) fn all(self) {
         for (_, _, start) in self.0 {
             start().unwrap_or_else(|error| fail(&format!("cannot start a thread: {error}")));
@@ -41,7 +41,7 @@ impl<'s> Starts<'s> {
 }
 
 impl Pipeline {
-    /// The lanes and the numbers in them of a stage's threads, with so many for each lane.
+    /// The lane of each thread of a stage, and its number there. Each lane has this many.
     pub(super) fn places(&self, each: usize) -> impl Iterator<Item = (usize, u16)> + use<> {
         (0..self.lanes.len()).flat_map(move |lane| (0..each).map(move |number| (lane, number as u16)))
     }

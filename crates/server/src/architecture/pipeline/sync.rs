@@ -1,5 +1,5 @@
-//! The locks of the stages, and what is told under them. `tests/models.rs` has other locks in their place,
-//! with which it goes through the orders in which threads can come.
+//! The locks of the stages, and the gauge that is written under them. `tests/models.rs` replaces the locks
+//! with others, which try the orders in which threads can run.
 
 pub(super) use crate::counters::Counter;
 pub(super) use std::sync::{Condvar, Mutex, MutexGuard};

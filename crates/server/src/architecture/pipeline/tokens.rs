@@ -1,8 +1,8 @@
-//! What new connections are admitted with: a bucket of tokens that fills at a rate, shared by the acceptors.
+//! Tokens for the admission of new connections: a bucket that fills at a rate, shared by the acceptors.
 //!
-//! It is kept as the moment at which it will be full (the virtual scheduling of GCRA, ITU-T I.371, annex A):
-//! a token taken moves that by what it takes to fill one in, and there is none left once it is further away
-//! than the bucket is deep.
+//! The state is the time at which the bucket will be full (the virtual scheduling of GCRA, ITU-T I.371,
+//! annex A). Taking a token moves that time on by the time that one token needs to fill in. If it would
+//! then be further away than the bucket is deep, there is no token left.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -12,16 +12,16 @@ pub(super) struct Tokens {
     /// Nanoseconds from one token to the next; 0: there is no bound.
     each_ns: AtomicU64,
     full_ns: AtomicU64,
-    /// Somebody has found none.
+    /// A thread has found no token.
     has_refused: AtomicBool,
 }
 
-/// As much time as the bucket holds tokens of, if one takes no longer: some times what somebody who waits for
-/// a token may sleep too long.
+/// The depth of the bucket: it holds the tokens of this much time, or one token if that takes longer. This
+/// is several times as long as a thread that waits for a token may oversleep.
 const DEPTH_NS: u64 = 10_000_000;
 
 impl Tokens {
-    /// Fills it at a rate, in tokens a second; `None`: there are always some.
+    /// Sets the rate at which the bucket fills, in tokens a second; `None`: there are always tokens.
     pub(super) fn fill_at(&self, rate: Option<f64>) {
         let each_ns = rate.map_or(0, |rate| (1e9 / rate).max(1.0) as u64);
         self.each_ns.store(each_ns, Ordering::Relaxed);
@@ -45,7 +45,7 @@ impl Tokens {
         is_taken
     }
 
-    /// Puts one back that has not been used.
+    /// Puts back a token that has not been used.
     #[inline]
     pub(super) fn put_back(&self) {
         let each_ns = self.each_ns.load(Ordering::Relaxed);
@@ -56,7 +56,7 @@ impl Tokens {
         }
     }
 
-    /// Nanoseconds until there is one.
+    /// Nanoseconds until there is a token.
     pub(super) fn next_in_ns(&self, now_ns: u64) -> u64 {
         let each_ns = self.each_ns.load(Ordering::Relaxed);
         if each_ns == 0 {
@@ -66,7 +66,7 @@ impl Tokens {
         (full_ns - now_ns).saturating_sub(DEPTH_NS.max(each_ns))
     }
 
-    /// Whether somebody has found none since it was last asked.
+    /// Whether a thread has found no token since the last call.
     pub(super) fn has_refused(&self) -> bool {
         self.has_refused.swap(false, Ordering::Relaxed)
     }
@@ -79,7 +79,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// However they are asked for, no more are given than the bucket is deep and the rate has filled in.
+        /// However tokens are requested, no more are given than the bucket is deep and the rate has filled
+        /// in.
         #[test]
         fn no_more_are_given_than_have_been_filled_in(
             rate in 1_u32..100_000,
@@ -96,7 +97,7 @@ mod tests {
                 }
                 prop_assert!(tokens.has_refused());
                 prop_assert!(taken <= (now_ns - began_ns + DEPTH_NS.max(each_ns)) / each_ns);
-                // And after the time that it tells of there is one.
+                // After the reported time there is a token.
                 now_ns += tokens.next_in_ns(now_ns);
                 prop_assert!(tokens.take(now_ns));
                 tokens.put_back();

@@ -1,37 +1,37 @@
-//! A conversation on its way through the stages. It is in one place at a time (with a stage, in a queue, or
-//! among those who wait), and moves there by value.
+//! A connection on its way through the stages. It is in one place at a time: with a stage, in a queue, or
+//! among the waiting connections. It moves between them by value.
 
 use std::os::fd::AsFd as _;
 
 use super::waiting::{Number, Told};
 use crate::channel::Plain;
 
-/// One of them.
+/// A travelling connection.
 pub(super) struct Traveller {
     pub(super) conversation: Plain,
-    /// The worker whose stages it goes through, for good.
+    /// The worker whose stages it goes through. This never changes.
     pub(super) lane: u16,
     /// The only reader that can go on with it, if there is one.
     pub(super) reader: Option<u16>,
     /// What the Read stage is to do first.
     pub(super) errand: Errand,
-    /// Where it waits, once it has.
+    /// Where it waits. Set when it waits for the first time.
     pub(super) number: Option<Number>,
-    /// Its socket is registered with Read Poll, and with Write Poll.
+    /// Whether its socket is registered with Read Poll, and with Write Poll.
     pub(super) is_registered: (bool, bool),
     /// The acceptor that counts it among those ahead, until it has had its first turn.
     pub(super) acceptor: Option<u16>,
-    /// It makes room for others: its client is not awaited any more.
+    /// It ends to make room for others: the server no longer waits for its client.
     pub(super) gives_way: bool,
-    /// Among those who wait: how long its request has been with the stages. With the stages: when that would
-    /// have begun, had it never waited.
+    /// While it waits: how long its request has been with the stages. While it is with the stages: the time
+    /// at which that would have begun, had it never waited.
     pub(super) time_ns: u64,
 }
 
-/// One of them, in few bytes to be moved.
+/// A traveller that is cheap to move.
 pub(super) type Boxed = Box<Traveller>;
 
-/// Why somebody comes to be read from.
+/// Why a connection comes to be read from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Errand {
     /// To go on.
@@ -39,7 +39,7 @@ pub(super) enum Errand {
     GoOn,
     /// Its deadline has come.
     Expire,
-    /// Others wait for its place, and it takes its time.
+    /// Other clients need its slot, and it is too slow.
     GiveUp,
 }
 
@@ -61,12 +61,12 @@ impl Traveller {
         }
     }
 
-    /// It passes from the stages to those who wait, or back.
+    /// The connection moves from the stages to the waiting connections, or back.
     pub(super) fn passes(&mut self, now_ns: u64) {
         self.time_ns = now_ns.wrapping_sub(self.time_ns);
     }
 
-    /// Takes note of what events have told.
+    /// Notes what events have reported.
     pub(super) fn note(&mut self, Told { client, link }: Told) {
         self.conversation.note(client.0, client.1, client.2);
         if link != (false, false, false)

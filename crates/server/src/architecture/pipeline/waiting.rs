@@ -1,12 +1,12 @@
-//! Those who wait for their sockets: whoever has nothing to do belongs to the poll stages until there is an
-//! event, or its deadline comes.
+//! Connections that wait for their sockets. A connection with nothing to do belongs to the poll stages
+//! until there is an event, or its deadline passes.
 //!
-//! A socket is registered once, for edges, and so may be told of while its connection is in another stage.
-//! That is noted here, and who comes to wait finds it and goes on: no edge is lost, and no system call is
-//! made to come and go. Places are taken by who first waits, and carry a generation, so that an event reaches
-//! only who it was told for.
+//! A socket is registered once, for edges. So an event may arrive while its connection is in another stage.
+//! The event is stored here; the connection finds it when it comes to wait, and goes on. So no edge is
+//! lost, and no system call is needed to come and go. A connection gets a slot when it first waits. The
+//! slot carries a generation, so that an event reaches only the connection that it was meant for.
 //!
-//! Each worker's stages have those of its CPU's, under a lock that is held for a look or two.
+//! Each lane has the waiting connections of its CPU, under a lock that is held only briefly.
 
 use http1::Tick;
 
@@ -14,21 +14,21 @@ use super::sync::{Mutex, MutexGuard};
 use crate::slab::Slab;
 use crate::timers::Timers;
 
-/// Those of one worker.
+/// The waiting connections of one worker.
 #[derive(Debug)]
 pub(super) struct Waiting<T> {
     all: Mutex<All<T>>,
 }
 
-/// Those of one worker, held by one thread.
+/// The waiting connections of one worker, locked by one thread.
 #[derive(Debug)]
 pub(super) struct All<T> {
     places: Slab<Place<T>>,
     generation: u16,
     timers: Timers,
-    /// When those whose deadlines come are looked for next at the latest.
+    /// When expired deadlines are checked for next, at the latest.
     looks_at: Option<Tick>,
-    /// How often somebody has come to wait.
+    /// How many times a connection has begun to wait.
     arrivals: u64,
     waiting: u32,
 }
@@ -38,23 +38,23 @@ pub(super) struct All<T> {
 struct Place<T> {
     generation: u16,
     who: Option<T>,
-    /// What was told while nobody was here.
+    /// What was reported while the connection was elsewhere.
     told: Told,
 }
 
-/// A place and who has it now.
+/// A slot, and the generation of its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Number {
     pub(super) index: u32,
     pub(super) generation: u16,
 }
 
-/// What events have told of a socket: input, room, a hang-up.
+/// What events have reported of a socket: input, room, a hang-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
-    /// Of the client's.
+    /// Of the client's socket.
     pub(super) client: (bool, bool, bool),
-    /// Of an application's server's.
+    /// Of the socket to an application's server.
     pub(super) link: (bool, bool, bool),
 }
 
@@ -67,12 +67,12 @@ impl Told {
     }
 }
 
-/// What came of coming to wait.
+/// The result of coming to wait.
 #[derive(Debug)]
 pub(super) enum Arrival<T> {
-    /// It waits. If so, its deadline comes before anybody looks, who is to be woken.
+    /// It waits. If `is_sooner`, its deadline comes before the next check, so Read Poll must be woken.
     Waits { is_sooner: bool },
-    /// Something has been told since it left.
+    /// Something has been reported since it left.
     GoesOn(T, Told),
 }
 
@@ -95,10 +95,10 @@ impl<T> Waiting<T> {
 }
 
 impl<T> All<T> {
-    /// What a connection takes here.
+    /// The bytes that a connection takes here.
     pub(super) const BYTES_EACH: usize = Slab::<Place<T>>::SLOT_BYTES + Timers::BYTES_EACH;
 
-    /// A place for one that has none yet.
+    /// A slot for a connection that has none yet.
     pub(super) fn enter(&mut self) -> Number {
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
@@ -106,13 +106,13 @@ impl<T> All<T> {
         Number { index, generation }
     }
 
-    /// Gives a place up.
+    /// Frees a slot.
     pub(super) fn leave(&mut self, number: Number) {
         self.timers.cancel(number.index);
         self.places.remove(number.index);
     }
 
-    /// One comes to wait for its socket, until its deadline if it has one.
+    /// A connection comes to wait for its socket, until its deadline if it has one.
     pub(super) fn wait(&mut self, number: Number, who: T, deadline: Option<Tick>) -> Arrival<T> {
         self.arrivals += 1;
         let place = self.places.get_mut(number.index).expect("who waits has a place");
@@ -130,7 +130,8 @@ impl<T> All<T> {
         Arrival::Waits { is_sooner }
     }
 
-    /// Something is told of the one in a place. If it waits, it does so no more.
+    /// Reports an event for the connection in a slot. If the connection was waiting, it stops waiting and
+    /// is returned.
     pub(super) fn tell(&mut self, number: Number, told: Told) -> Option<T> {
         let place =
             self.places.get_mut(number.index).filter(|place| place.generation == number.generation)?;
@@ -142,12 +143,12 @@ impl<T> All<T> {
         Some(who)
     }
 
-    /// Takes one from its place, if it waits there.
+    /// Takes a connection from its slot, if it waits there.
     pub(super) fn take(&mut self, number: Number) -> Option<T> {
         self.tell(number, Told::NOTHING)
     }
 
-    /// One whose deadline has come, by what it says now.
+    /// A connection whose deadline has passed, by the deadline that it has now.
     pub(super) fn expired(&mut self, now: Tick, deadline: impl Fn(&T) -> Option<Tick>) -> Option<T> {
         while let Some(index) = self.timers.expired(now) {
             let Some(place) = self.places.get_mut(index) else { continue };
@@ -157,41 +158,42 @@ impl<T> All<T> {
                     return place.who.take();
                 }
                 Some(Some(at)) => self.timers.wake_by(index, at),
-                // It will say so again when it comes.
+                // It sets its deadline again when it comes to wait.
                 Some(None) | None => {}
             }
         }
         None
     }
 
-    /// Notes that it is looked at deadlines when the next one may come, and says in how many ticks that is.
+    /// Notes that deadlines are next checked when the next one may pass, and returns in how many ticks that
+    /// is.
     pub(super) fn ticks_to_look(&mut self, now: Tick) -> Option<u32> {
         let ticks = self.timers.ticks_to_next();
         self.looks_at = ticks.map(|ticks| now.after(ticks));
         ticks
     }
 
-    /// How many wait, and how often somebody has come to.
+    /// How many connections wait, and how many times one has begun to.
     pub(super) fn counts(&self) -> (u32, u64) {
         (self.waiting, self.arrivals)
     }
 
-    /// Places there are: every index in use is below this.
+    /// The number of slots: every index in use is below this.
     pub(super) fn places(&self) -> u32 {
         self.places.slots()
     }
 
-    /// Those who wait.
+    /// The waiting connections.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.places.iter_mut().filter_map(|(_, place)| place.who.as_mut())
     }
 
-    /// The one in a place of whatever generation, if it waits.
+    /// The connection in a slot of any generation, if it waits.
     pub(super) fn at(&mut self, index: u32) -> Option<&mut T> {
         self.places.get_mut(index)?.who.as_mut()
     }
 
-    /// Takes it from there.
+    /// Takes that connection from its slot.
     pub(super) fn take_at(&mut self, index: u32) -> Option<T> {
         let who = self.places.get_mut(index)?.who.take();
         self.waiting -= u32::from(who.is_some());

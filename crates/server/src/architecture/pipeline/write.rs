@@ -1,5 +1,6 @@
-//! The Write stage: writers send replies, never receive, and close what ends with its reply. One that has to
-//! wait for the disk, or for a client where sends block, leaves the queue to the others of its lane.
+//! The Write stage: writers send replies and close connections that end with their reply. They never
+//! receive. A writer may have to wait for the disk, or for a client if sends block. Meanwhile the other
+//! writers of its lane take from the queue.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -20,10 +21,10 @@ pub(super) struct Writer<'p> {
     /// Its number in the lane.
     number: u16,
     service: Service,
-    /// What comes of a batch: who is to be written to once more, and who is to be read from.
+    /// The results of a batch: connections to be written to again, and connections to be read from.
     again: Vec<Boxed>,
     to_read: Vec<Boxed>,
-    /// How many have been worked on since something was last handed on.
+    /// How many connections it has worked on since it last handed something on.
     done: usize,
 }
 
@@ -55,7 +56,7 @@ impl<'p> Writer<'p> {
             self.serve_all(&mut batch);
             while done < self.pipeline.batch() && done > 0 {
                 let more = self.queue.take(self.number.into(), at_once, Some(Duration::ZERO), &mut batch);
-                // Of room nobody else is told.
+                // No other thread learns of room.
                 self.note(more, batch.len());
                 if batch.is_empty() {
                     break;
@@ -111,7 +112,7 @@ impl<'p> Writer<'p> {
             Next::Turn(Turn::Blocked) => match self.pipeline.wait(traveller, self.service.clock.ns) {
                 Ok(None) => {}
                 Ok(Some(traveller)) => self.come_back_to(traveller),
-                // Readers close what can't go on, and say why.
+                // Readers close connections that cannot go on, and log why.
                 Err(unwatched) => self.to_read.push(unwatched.traveller),
             },
             Next::Send | Next::Turn(Turn::Unfinished) => {
@@ -122,14 +123,14 @@ impl<'p> Writer<'p> {
                 }
                 self.again.push(traveller);
             }
-            // What readers alone may end does not come here.
+            // Connections that only readers may end do not come here.
             Next::Turn(Turn::Close) => self.pipeline.close(traveller, &mut self.service, false),
             Next::Turn(Turn::Reset) => self.pipeline.close(traveller, &mut self.service, true),
             Next::Receive | Next::Turn(Turn::Application | Turn::Disk(_)) => self.to_read.push(traveller),
         }
     }
 
-    /// A reply has been sent: the time of the next begins.
+    /// A reply has been sent. The time of the next one begins.
     fn reply_ends(&mut self, traveller: &mut Traveller) {
         let began_ns = std::mem::replace(&mut traveller.time_ns, self.service.clock.ns);
         if let Some(target_ns) = self.pipeline.target_ns {

@@ -22,8 +22,8 @@ impl Lots {
     }
 }
 
-/// A period with one kind of load. Each pair is the shortest and longest time for a reply, in steps of
-/// [`STEP_NS`].
+/// A period with one kind of load. A reply takes a time of `disk` and a time of `cpu`. Each pair is a
+/// shortest and a longest time, in steps of [`STEP_NS`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub(super) name: &'static str,

@@ -1,7 +1,7 @@
-//! The laws in simulated stages, where loads change by steps, and fed with anything at all.
+//! The control laws in simulated stages, where the load changes in steps, and with arbitrary input.
 //!
-//! What came of each simulation is kept in `docs/measurements/pipeline/`: a change of a law shows as a change
-//! of these files. To accept it, run the tests with `KEEP_TRACES=1` and look at the difference.
+//! `docs/measurements/pipeline/` has the trace of each simulation. A change of a law shows as a change of
+//! these files. To accept it, run the tests with `KEEP_TRACES=1` and look at the difference.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,7 +14,7 @@ use super::batch::Batch;
 use super::simulation::{Cost, Demand, Door, Hour, Load, Number, Writers, batches};
 use super::threads::{Sample, Threads, Times};
 
-/// Compares a trace with the one that is kept.
+/// Compares a trace with the stored one.
 fn compare(name: &str, trace: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/measurements/pipeline").join(name);
     if std::env::var_os("KEEP_TRACES").is_some() {
@@ -26,7 +26,7 @@ fn compare(name: &str, trace: &str) {
 
 const MOST: usize = 50;
 
-/// What a hundred clients want: replies from memory of 0.1 ms each, or from a disk that takes 1 to 4 ms.
+/// What a hundred clients request: replies from memory of 0.1 ms each, or from a disk that takes 1 to 4 ms.
 const LOADS: [Load; 4] = [
     Load { name: "memory", ms: 10_000, disk: (0, 0), cpu: (1, 3), think: (0, 0) },
     Load { name: "disk", ms: 20_000, disk: (20, 80), cpu: (2, 4), think: (0, 0) },
@@ -34,8 +34,8 @@ const LOADS: [Load; 4] = [
     Load { name: "few from disk", ms: 40_000, disk: (20, 80), cpu: (2, 4), think: (400, 1200) },
 ];
 
-/// With the load turning from memory to disk and back, writers find their number each time and stay there,
-/// and serve as many as the best fixed number would.
+/// The load changes from memory to disk and back. Each time the writers find their number and stay there.
+/// They serve as many clients as the best fixed number would.
 #[test]
 fn writers_find_their_number() {
     let mut writers = Writers::new(Number::Law(Threads::new(MOST, 1)));
@@ -72,7 +72,7 @@ fn writers_find_their_number() {
     compare("threads.csv", &trace);
 }
 
-/// Where the kernel tells nothing, queues and idleness alone say how many there are.
+/// If the kernel reports nothing, queues and idleness alone determine the number of threads.
 #[test]
 fn without_the_kernels_account_queues_decide() {
     let mut law = Threads::new(8, 1);
@@ -86,7 +86,7 @@ fn without_the_kernels_account_queues_decide() {
     assert_eq!(law.in_use(), 1);
 }
 
-/// If threads can't be started, as many as there are have to do.
+/// If threads cannot be started, the existing ones have to be enough.
 #[test]
 fn it_is_content_with_those_that_there_are() {
     let mut law = Threads::new(8, 1);
@@ -99,8 +99,8 @@ fn it_is_content_with_those_that_there_are() {
     assert_eq!(law.in_use(), 3);
 }
 
-/// A throttled disk stands still for two looks, and then serves all that has come in; the accept limit lets
-/// in as many as there are threads.
+/// A throttled disk stands still for two samples, and then serves all queued requests. The accept limit
+/// lets in as many connections as there are threads.
 #[test]
 fn a_disk_that_serves_in_bursts_is_waited_for_by_all() {
     let mut law = Threads::new(MOST, 1);
@@ -115,8 +115,8 @@ fn a_disk_that_serves_in_bursts_is_waited_for_by_all() {
     assert_eq!(law.in_use(), MOST);
 }
 
-/// Whoever grows soon after it shrank has more patience: a load that comes and goes changes the number
-/// seldom.
+/// A stage that has to grow soon after it shrank waits longer before it shrinks again. So a load that comes
+/// and goes rarely changes the number.
 #[test]
 fn a_load_that_comes_and_goes_is_not_followed_for_ever() {
     let mut law = Threads::new(8, 1);
@@ -134,7 +134,7 @@ fn a_load_that_comes_and_goes_is_not_followed_for_ever() {
     assert!(changes[0] > changes[1], "{changes:?}");
 }
 
-/// Where one size is near enough at times and at times not, it is left alone more and more.
+/// If a size is near enough at some times and not at others, the law changes it less and less often.
 #[test]
 fn sizes_that_hardly_differ_are_not_changed_for_ever() {
     let cost = Cost { name: "unclear", ms: 1_200_000, each: 10_000, batch: 20_000, noise: 150 };
@@ -145,7 +145,8 @@ fn sizes_that_hardly_differ_are_not_changed_for_ever() {
     assert!(changes(first) >= 3 && changes(second) <= 12, "{} and {}", changes(first), changes(second));
 }
 
-/// The size is the smallest that is near the largest's throughput, whatever a batch costs, and stays.
+/// The law finds the smallest size that is near the largest size's throughput, whatever a batch costs, and
+/// stays there.
 #[test]
 fn batches_find_their_size() {
     let costs = [
@@ -171,7 +172,7 @@ fn batches_find_their_size() {
 
 const TARGET_US: u64 = 100_000;
 
-/// A server that serves a thousand a second, and after a while half of that.
+/// A server that serves a thousand requests a second, and after a while half of that.
 const DEMANDS: [Demand; 4] = [
     Demand { name: "half", ms: 5_000, rate: 500, service_us: (500, 1500) },
     Demand { name: "double", ms: 30_000, rate: 2000, service_us: (500, 1500) },
@@ -179,7 +180,7 @@ const DEMANDS: [Demand; 4] = [
     Demand { name: "half again", ms: 40_000, rate: 500, service_us: (500, 1500) },
 ];
 
-/// With twice the load and more, nine of ten replies are in time, and hardly any fewer are served.
+/// With twice the load and more, nine of ten replies are in time. The server serves hardly any fewer.
 #[test]
 fn admission_keeps_replies_in_time() {
     let (mut door, mut open) = (Door::new(TARGET_US, true), Door::new(TARGET_US, false));
@@ -201,7 +202,7 @@ fn admission_keeps_replies_in_time() {
         let (with, without) = (times(&hours), times(&others));
         let percentile = Hour::percentile_us(with.iter().copied());
         assert!(percentile <= TARGET_US * 5 / 4, "{}: {percentile} us", demand.name);
-        // Without a door those are served as well who came in long before.
+        // Without admission control, the server also serves clients that came in long before.
         let came = (demand.rate * demand.ms / 2000) as usize;
         let most = without.len().min(came);
         assert!(with.len() * 100 >= most * 85, "{}: {} of {most}", demand.name, with.len());
@@ -277,7 +278,7 @@ proptest! {
                 prop_assert!(rate >= before * 0.874 || rate <= 10.0);
             }
             if rate != before {
-                // What was seen until now is decided on.
+                // The law has decided on what it had seen until now.
                 has_held = false;
             }
         }

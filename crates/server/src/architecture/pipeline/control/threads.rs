@@ -1,35 +1,38 @@
-//! How many threads of a stage are in use.
+//! Controls how many threads of a stage are in use.
 //!
-//! SEDA's law (Welsh, Culler and Brewer 2001, section 3.4.1): a stage whose queue stays long has one more, a
-//! thread that is idle for long goes. Here a queue is long from a quarter of the threads on: behind an accept
-//! limit hardly more come in than there are threads. But it is so as well where the CPU is what there is too
-//! little of, and threads help only against waiting. So it grows no further than keeps the CPUs busy: with
-//! *r* threads running and *w* waiting for a disk or a client on average, one CPU has work for `1 + w / r` of
-//! them, and for twice as many waiting ones if they wait for times that differ (Goetz et al. 2006, section
-//! 8.2, has the law without that). What is above that by a half goes as well, however busy: these threads
-//! wait for each other's CPU.
+//! This is SEDA's law (Welsh, Culler and Brewer 2001, section 3.4.1): a stage whose queue stays long gets
+//! one more thread, and a thread that is idle for long goes out of use. Here a queue is long if it holds at
+//! least a quarter as many connections as there are threads, because behind an accept limit hardly more
+//! connections come in than there are threads.
 //!
-//! So that the number stays where it has got to: between growing and shrinking lies that half; after a change
-//! the averages are given time; and whoever has to grow soon after it shrank waits twice as long before it
+//! The queue is also long if the CPU is the bottleneck. But threads help only against waiting, so a stage
+//! grows only until the CPUs are busy. Let *r* threads be running on average, and *w* waiting for a disk or
+//! a client. Then one CPU has work for `1 + w / r` threads (Goetz et al. 2006, section 8.2). If the waiting
+//! times differ, it has work for twice as many waiting threads; Goetz et al. have the law without that.
+//! Threads beyond one and a half times that number go out of use too, however busy they are: they wait for
+//! each other's CPU.
+//!
+//! Three rules keep the number stable. That half lies between growing and shrinking. After a change, the
+//! averages get time to settle. A stage that has to grow soon after it shrank waits twice as long before it
 //! shrinks the next time.
 
-/// What was seen of a stage. It is looked at again and again, after equal times.
+/// What was seen of a stage. Samples are taken at equal intervals.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     /// Connections in its queue.
     pub(super) queue: usize,
-    /// Threads in use that had nothing to do then.
+    /// Threads in use that had nothing to do at that moment.
     pub(super) idle: usize,
-    /// What the kernel tells of those in use, if it does.
+    /// What the kernel reports of the threads in use, if it does.
     pub(super) times: Option<Times>,
 }
 
-/// How many threads, on average since the last look.
+/// How many threads, on average since the last sample.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     /// Were running.
     pub(super) running: f64,
-    /// Were not, for want of a CPU.
+    /// Were ready to run, but had no CPU.
     pub(super) delayed: f64,
     /// Had nothing to do.
     pub(super) idle: f64,
@@ -41,34 +44,34 @@ pub(super) struct Threads {
     most: usize,
     cpus: f64,
     in_use: usize,
-    /// Averages over samples: threads running, and waiting for something else than a CPU.
+    /// Averages over samples: threads running, and threads waiting for something other than a CPU.
     running: f64,
     waiting: f64,
-    /// In which part of the samples it wanted to grow, on average.
+    /// The average fraction of the samples in which the stage wanted to grow.
     crowded: f64,
-    /// Samples in a row in which there were threads to spare, and the fewest of them.
+    /// Samples in a row in which there were spare threads. `spare` is the fewest of them.
     at_leisure: u32,
     spare: usize,
-    /// Samples of leisure after which it shrinks.
+    /// The number of such samples in a row after which it shrinks.
     patience: u32,
     /// Samples since it last changed, and since it last shrank.
     since_change: u32,
     since_shrinking: u32,
 }
 
-/// The part of the samples, with a long queue and nobody idle, that makes it grow. Not all in a row: a disk
-/// serves in bursts, after each of which everybody is idle.
+/// The stage grows if this fraction of the samples shows a long queue and no idle thread. The samples need
+/// not be consecutive: a disk serves in bursts, and after each burst all threads are idle.
 const CROWDED: f64 = 0.25;
-/// Samples that the averages are given after a change.
+/// Samples after a change in which the averages settle.
 const SETTLING: u32 = 4;
-/// Samples of leisure before it shrinks, at first and at most.
+/// Samples with spare threads before it shrinks, at first and at most.
 const PATIENCE: u32 = 40;
 const MOST_PATIENCE: u32 = 1200;
 /// What a sample weighs in the averages.
 const WEIGHT: f64 = 1.0 / 8.0;
 
 impl Threads {
-    /// For a stage of at most so many threads, with so many CPUs to run on. One is in use.
+    /// For a stage of at most this many threads, with this many CPUs to run on. One thread is in use.
     pub(super) fn new(most: usize, cpus: usize) -> Self {
         Self {
             most: most.max(1),
@@ -90,13 +93,13 @@ impl Threads {
         self.in_use
     }
 
-    /// There are no more than so many, whatever was asked for.
+    /// Allows no more than this many threads, whatever was requested.
     pub(super) fn limit(&mut self, most: usize) {
         self.most = most.max(1);
         self.in_use = self.in_use.min(self.most);
     }
 
-    /// Hears of a sample, and says how many are in use from here on.
+    /// Takes in a sample, and returns how many threads are in use from now on.
     pub(super) fn sampled(&mut self, sample: Sample) -> usize {
         self.since_change = self.since_change.saturating_add(1);
         self.since_shrinking = self.since_shrinking.saturating_add(1);
@@ -117,13 +120,13 @@ impl Threads {
         self.in_use
     }
 
-    /// As many as can be of use.
+    /// The largest number of threads that can be useful.
     fn enough(&mut self, sample: Sample) -> usize {
         let Some(Times { running, delayed, idle }) = sample.times else { return self.most };
         let waiting = (self.in_use as f64 - idle - running - delayed).max(0.0);
         self.running += (running - self.running) * WEIGHT;
         self.waiting += (waiting - self.waiting) * WEIGHT;
-        // Who hardly runs has been seen to do little, and nothing follows from it.
+        // Threads that hardly ran have done too little to draw a conclusion from.
         let by_cpu = 1.0 + 2.0 * self.waiting / self.running.max(0.01);
         ((self.cpus * by_cpu) as usize).clamp(1, self.most)
     }

@@ -421,7 +421,7 @@ fn half_closed(variant: &Variant) {
     unharmed(variant, setup, |server| {
         let requests = request("GET", "/large.bin", &[]) + &request("GET", "/hello.txt", &[]);
         let clients = connect_many(server, 300);
-        // All at the same time: a client that waits for others is a slow reader, which the server disconnects.
+        // All at the same time: one that waits for others is a slow reader, which the server disconnects.
         thread::scope(|scope| {
             for (number, client) in clients.iter().enumerate() {
                 let asked = &requests[..[0, 10, requests.len() / 2 + 5, requests.len()][number % 4]];

@@ -66,18 +66,14 @@ const NEAR: f64 = 2.0;
 
 /// Fails where a mark is not at its datum, or a datum has no mark. Gives how many figures there are of each
 /// kind.
-pub(crate) fn check(drawn: serde_json::Value) -> [usize; 5] {
+pub(crate) fn check(drawn: serde_json::Value) -> [usize; 6] {
     let figures: Vec<Figure> = serde_json::from_value(drawn).expect("figures");
-    let mut found = [0; 5];
+    let mut found = [0; 6];
     for figure in figures {
         for (x, y) in &figure.keys {
             assert!(x.abs() < NEAR && y.abs() < NEAR, "{}: a key's mark is at {x}, {y}", figure.title);
         }
         let last = figure.headings.last().expect("a heading").as_str();
-        // The first picture has no more rows than fit, and its table has all.
-        if last == "verdict" {
-            continue;
-        }
         let kind = match figure.headings[1].as_str() {
             _ if figure.headings[2..]
                 .iter()
@@ -86,6 +82,7 @@ pub(crate) fn check(drawn: serde_json::Value) -> [usize; 5] {
                 0
             }
             _ if ["each repetition", "each round"].contains(&last) => 1,
+            _ if last == "verdict" => 5,
             "size" => 3,
             "load" => 4,
             _ => 2,
@@ -96,6 +93,7 @@ pub(crate) fn check(drawn: serde_json::Value) -> [usize; 5] {
             1 => figure.has_marks(&figure.dots(), true),
             2 => figure.has_marks(&figure.distributions(), false),
             3 => figure.has_marks(&figure.sizes(), true),
+            5 => figure.has_marks(&figure.comparisons(), true),
             _ => figure.has_bars(),
         }
     }
@@ -129,6 +127,12 @@ impl Figure {
             all.extend(each(row.last().expect("a cell")).map(|(of, value)| (of, at(&self.x, value), y)));
         }
         all
+    }
+
+    /// A row for each comparison. The table has them all, and the picture as many as fit.
+    fn comparisons(&self) -> Vec<Mark> {
+        let rows = self.rows.iter().zip(&self.names);
+        rows.map(|(row, name)| ("median", at(&self.x, number(&row[3])), name + 13.0)).collect()
     }
 
     /// Percentiles, and cumulative distributions. Only some of the points are marked.

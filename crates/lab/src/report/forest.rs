@@ -12,10 +12,12 @@ use crate::unique::unique;
 /// The most rows of the picture. The table below it has all comparisons.
 const MOST: usize = 24;
 
-/// The picture, if any two servers were compared: differences first.
+/// The picture, if any two servers were compared. It has the differences first if not all rows fit.
 pub(super) fn figure(results: &Results) -> Option<Figure> {
     let mut compared: Vec<&Verdict> = results.verdicts.iter().filter(|of| of.ratio.is_some()).collect();
-    compared.sort_by_key(|verdict| !verdict.is_a_difference());
+    if compared.len() > MOST {
+        compared.sort_by_key(|verdict| !verdict.is_a_difference());
+    }
     let mut table = Table::new(&["point", "server", "quantity", "times as much", "compared with", "verdict"]);
     for verdict in &compared {
         let ratio = verdict.ratio.as_ref().map(|ratio| format!("{ratio:.3}")).unwrap_or_default();
@@ -43,10 +45,13 @@ fn drawn(results: &Results, shown: &[&Verdict], first: &str, table: Table) -> Fi
     let title = format!("All comparisons with {first}");
     let mut rows = Rows::new(&title, axis);
     rows.margin(margin);
+    let mut before = None;
     for verdict in shown {
         let Verdict { point, quantity, server, ratio: Some(ratio), .. } = verdict else { continue };
-        let at = if points.len() > 1 { format!(", {point}") } else { String::new() };
-        let name = format!("{server}: {}{at}", quantity.name);
+        if points.len() > 1 && before.replace(point) != Some(point) {
+            rows.heading(point);
+        }
+        let name = format!("{server}: {}", quantity.name);
         rows.compared(&name, class(verdict), format!("{:.2}", ratio.median), (ratio.median, ratio.interval));
     }
     let keys = [
@@ -105,5 +110,5 @@ pub(super) fn headline(results: &Results) -> String {
         }
     }
     let what = if verdicts.len() == 1 { "comparison" } else { "comparisons" };
-    if parts.is_empty() { String::new() } else { format!("{} {what}: {}.", verdicts.len(), parts.join(", ")) }
+    if parts.is_empty() { String::new() } else { format!("{} {what}: {}.", verdicts.len(), parts.join("; ")) }
 }

@@ -107,6 +107,7 @@ fn workers(snapshot: &Snapshot) -> Vec<Row> {
     for metric in METRICS.iter().filter(|metric| !matches!(metric.kind, Kind::Histogram { .. })) {
         let amount = |value: u64| match metric.name {
             name if name.ends_with("_ns") => time(value),
+            name if name.ends_with("_us") => time(1000 * value),
             name if name.ends_with("_bytes") || name.starts_with("bytes_") => bytes(value),
             _ => value.to_string(),
         };

@@ -25,6 +25,8 @@ pub(in crate::report) struct Rows {
 /// One row.
 #[derive(Debug)]
 struct Row {
+    /// A line of text instead of all else; empty in other rows.
+    heading: String,
     name: String,
     /// The value at its end.
     value: String,
@@ -52,6 +54,19 @@ const ROW: f64 = 40.0;
 const BELOW: f64 = 13.0;
 /// The number of letters that leaves room for the value.
 const LETTERS: usize = 38;
+/// Above a heading, and from a heading to the next name.
+const ABOVE_HEADING: f64 = 6.0;
+const HEADING: f64 = 20.0;
+/// Letters of a heading, which has the whole width.
+const LETTERS_OF_HEADING: usize = 54;
+
+/// A name that is no longer than so many letters.
+fn cut(name: &str, letters: usize) -> String {
+    if name.chars().count() <= letters {
+        return name.to_owned();
+    }
+    name.chars().take(letters - 1).chain(['…']).collect()
+}
 
 impl Rows {
     /// An axis without rows. The label is for readers who cannot see it.
@@ -86,10 +101,25 @@ impl Rows {
     fn row(&mut self, name: &str, value: String, class: String) -> Row {
         let y = self.bottom + BELOW;
         self.bottom += ROW;
-        let is_long = name.chars().count() > LETTERS;
-        let cut = || name.chars().take(LETTERS - 1).chain(['…']).collect();
-        let name = if is_long { cut() } else { name.to_owned() };
-        Row { name, value, y, class, bars: Vec::new(), interval: None, marks: Vec::new() }
+        Row {
+            heading: String::new(),
+            name: cut(name, LETTERS),
+            value,
+            y,
+            class,
+            bars: Vec::new(),
+            interval: None,
+            marks: Vec::new(),
+        }
+    }
+
+    /// A line of text above rows that belong together.
+    pub(in crate::report) fn heading(&mut self, name: &str) {
+        self.bottom += ABOVE_HEADING;
+        let mut row = self.row("", String::new(), String::new());
+        row.heading = cut(name, LETTERS_OF_HEADING);
+        self.bottom -= ROW - HEADING;
+        self.all.push(row);
     }
 
     /// Parts of a bar, one after the other, each with a class of the page.

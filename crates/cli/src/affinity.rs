@@ -1,4 +1,4 @@
-//! `sluice affinity`: from what was typed to a plan, printed or applied.
+//! `sluice affinity`: makes a plan from the command line, and prints or applies it.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use server::error_log;
 
 use crate::console::print;
 
-/// What is to go where.
+/// Which packets go to which CPUs.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// A network interface, or one of its addresses, and the CPUs of the copy that serves it, such as
-    /// eth0=0-3; several, one for each copy
+    /// A network interface or one of its addresses, and the CPUs of the copy that serves it, such as
+    /// eth0=0-3. Give one for each copy
     #[arg(value_name = "INTERFACE=LIST", required_unless_present_any = ["config", "undo"])]
     assignments: Vec<String>,
 
@@ -23,16 +23,16 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", conflicts_with = "assignments")]
     config: Option<PathBuf>,
 
-    /// On whose CPUs an interface's packets are handled: those of its own copy, or of the next one
+    /// Whose CPUs handle an interface's packets: its own copy's (direct), or the next copy's (indirect)
     #[arg(long, value_enum, default_value = "direct", conflicts_with_all = ["config", "undo"])]
     mapping: MappingName,
 
-    /// Put back the values that --apply has printed to this file (-: standard input)
+    /// Restore the values that --apply printed, from this file (-: standard input)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["assignments", "config"])]
     undo: Option<PathBuf>,
 
-    /// Change it, and print the commands that change it back; without this, commands are printed and nothing
-    /// is changed
+    /// Make the changes, and print the commands that undo them; without --apply, the commands are printed
+    /// and nothing is changed
     #[arg(long)]
     apply: bool,
 }
@@ -52,7 +52,7 @@ impl From<MappingName> for Mapping {
     }
 }
 
-/// Prints what is to be done, or does it.
+/// Prints the plan, or applies it.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let roots = Roots::default();
     let plan = match &options.undo {
@@ -61,20 +61,23 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     };
     let remarks = plan.remarks.iter().map(|remark| format!("# {remark}\n")).collect::<Vec<_>>().concat();
     if plan.changes.is_empty() {
-        print(&format!("{remarks}# all is so already\n"))?;
+        print(&format!("{remarks}# nothing to change: all values are set already\n"))?;
         return Ok(());
     }
     if !options.apply {
         print(&format!("{remarks}{plan}"))?;
         return Ok(());
     }
-    // Before anything is changed, or the old values would be lost with a reader that has gone.
+    // The old values are printed before anything is changed. If nothing reads them, nothing is changed.
     let kept = print(&format!(
-        "{remarks}# to change it back: sluice affinity --undo FILE --apply, with these lines\n{}",
+        "{remarks}# to undo: sluice affinity --undo FILE --apply, where FILE has these lines\n{}",
         plan.inverse()
     ))?;
     if !kept {
-        anyhow::bail!("nobody reads the way back, so nothing was changed");
+        anyhow::bail!(
+            "standard output was closed before the old values were printed, so nothing was changed; run it \
+             again with >FILE to save them"
+        );
     }
     plan.apply()?;
     error_log::say(&format!("sluice: {} files changed", plan.changes.len()));

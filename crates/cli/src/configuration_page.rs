@@ -1,6 +1,6 @@
-//! `sluice.toml(5)`: the page on the configuration, which tests hold against the code, for man(7).
+//! Makes the manual page `sluice.toml(5)` from docs/configuration.md, which tests compare with the code.
 //!
-//! Of Markdown it knows what that page is written in: headings, paragraphs, lists, tables of keys, and code.
+//! Only the Markdown of that page is understood: headings, paragraphs, lists, tables of keys, and code.
 
 use roff::{Inline, Roff, bold, italic, roman};
 
@@ -8,7 +8,7 @@ const PAGE: &str = include_str!("../../../docs/configuration.md");
 
 /// The page's text.
 pub(crate) fn text() -> String {
-    // Before its first chapter it has what leads through a page on a screen.
+    // What is before the first chapter is for reading on a screen.
     let (_, chapters) = PAGE.split_once("\n## How settings are told\n").expect("the page begins with this");
     let mut page = Roff::new();
     page.control("TH", ["SLUICE.TOML", "5"]);
@@ -21,7 +21,7 @@ pub(crate) fn text() -> String {
         bold("sluice-serve"),
         roman("(1), "),
         bold("sluice-check"),
-        roman("(1); what is referred to and not here is in docs/manual.md of the source, or beside it"),
+        roman("(1); other pages that this one refers to are in the directory docs of the source"),
     ]);
     page.render()
 }
@@ -63,7 +63,7 @@ fn write_key(page: &mut Roff, row: &str) {
     page.text([vec![roman("Allowed: ")], inlines(allowed), vec![roman(".")]].concat());
 }
 
-/// Text with `` `code` ``, `**emphasis**` and `[links](to)`, of which the text is left.
+/// Text with `` `code` ``, `**emphasis**` and `[links](to)`. Of a link only its text is kept.
 fn inlines(text: &str) -> Vec<Inline> {
     let mut inlines = Vec::new();
     let text = text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
@@ -89,7 +89,7 @@ fn inlines(text: &str) -> Vec<Inline> {
     inlines
 }
 
-/// The text of a link, and what comes behind it.
+/// The text of a link, and the rest after it.
 fn link(text: &str) -> Option<(&str, &str)> {
     let (words, rest) = text.strip_prefix('[')?.split_once("](")?;
     let (_, after) = rest.split_once(')')?;

@@ -1,8 +1,8 @@
-//! Standard output, which may be closed or full: `println!` panics then.
+//! Prints to standard output. `println!` would panic if standard output is closed or its disk is full.
 
 use std::io::{self, Write as _};
 
-/// What was to be printed could not be, because a disk is full perhaps.
+/// Standard output could not be written, for example because a disk is full.
 #[derive(Debug)]
 pub(crate) struct Unprinted(io::Error);
 
@@ -14,8 +14,8 @@ impl std::fmt::Display for Unprinted {
 
 impl std::error::Error for Unprinted {}
 
-/// Prints it at once, and tells whether anybody reads on. A reader that has seen enough, as in `| head`, is
-/// no failure.
+/// Prints the text at once, and returns whether standard output is still read. A reader that has closed it,
+/// as in `| head`, is not an error.
 pub(crate) fn print(text: &str) -> Result<bool, Unprinted> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

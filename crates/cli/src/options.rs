@@ -1,22 +1,22 @@
-//! What `sluice serve` and `sluice check` take: the keys at the top of the TOML file as options, made from
-//! the table of keys. The values stay text here: the server's configuration reads both, and says what is
-//! wrong with either.
+//! The options of `sluice serve` and `sluice check`, generated from the table of configuration keys: each key
+//! at the top of the TOML file is an option. The values stay text here. The server's configuration parses
+//! options and file alike, and reports the mistakes in both.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, value_parser};
 use server::config::{self, CommandLine, Key, Settings, Source};
 
-/// Where the settings come from: the file, and what was typed.
+/// Where the settings come from: the file and the command line.
 pub(crate) struct Options(pub(crate) Source);
 
 impl Args for Options {
     fn augment_args(command: Command) -> Command {
-        let config = Arg::new("config").long("config").value_name("FILE");
+        let config = Arg::new("config").long("config").short('c').value_name("FILE");
         let config = config.value_parser(value_parser!(PathBuf)).help(
-            "A TOML file with settings; the options here win over it. Relative paths in it start from its \
+            "A TOML file with settings; options override it. Relative paths in the file start from its \
              directory",
         );
         let port = Arg::new("port").long("port").value_name("PORT").value_parser(value_parser!(u16));
@@ -34,14 +34,19 @@ impl Args for Options {
 impl FromArgMatches for Options {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let mut command_line = CommandLine::default();
+        let mut file = matches.get_one("config").cloned();
         for key in config::options() {
-            let values = matches.get_many::<String>(key.name).unwrap_or_default();
-            command_line.set(key.name, values.cloned().collect());
+            let values: Vec<String> = matches.get_many(key.name).unwrap_or_default().cloned().collect();
+            match &values[..] {
+                // A settings file in place of the directory is the same as --config.
+                [one] if key.name == "root" && file.is_none() && is_settings(one) => file = Some(one.into()),
+                _ => command_line.set(key.name, values),
+            }
         }
         if let Some(port) = matches.get_one::<u16>("port") {
             command_line.set("listen", vec![format!("127.0.0.1:{port}")]);
         }
-        Ok(Self(Source { file: matches.get_one("config").cloned(), command_line }))
+        Ok(Self(Source { file, command_line }))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
@@ -50,13 +55,19 @@ impl FromArgMatches for Options {
     }
 }
 
+/// Whether an argument names a settings file.
+fn is_settings(argument: &str) -> bool {
+    let path = Path::new(argument);
+    path.extension().is_some_and(|extension| extension == "toml") && path.is_file()
+}
+
 fn option(key: &Key, defaults: &Settings) -> Arg {
     let arg = Arg::new(key.name)
         .value_name(key.value)
         .help(format!("{} [default: {}]", key.help, key.usual(defaults)))
         .action(if key.repeats { ArgAction::Append } else { ArgAction::Set })
         .value_parser(Text(key.names))
-        // Names that the text explains need no list.
+        // If the help text explains all names, a list is not needed.
         .hide_possible_values((key.names)().iter().all(|name| key.help.contains(name)));
     if key.heading.is_empty() {
         return arg;
@@ -70,7 +81,7 @@ fn option(key: &Key, defaults: &Settings) -> Arg {
     arg
 }
 
-/// Takes any text, and tells completions which names there are.
+/// Accepts any text, and lists the known names for shell completions.
 #[derive(Clone)]
 struct Text(fn() -> Vec<&'static str>);
 
@@ -153,7 +164,7 @@ mod tests {
         let status = fs::read_to_string("/proc/self/status").expect("a status");
         let (_, cpus) = status.split_once("Cpus_allowed_list:").expect("CPUs");
         let cpu = cpus.trim_start().split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
-        // These mean something only beside others.
+        // These have an effect only together with others.
         let beside = |key: &str| match key {
             "group" => vec![("user", "root")],
             "stages" | "readers" | "writers" | "controllers" => vec![("architecture", "pipeline")],
@@ -178,6 +189,17 @@ mod tests {
             let by_option = by_option.unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(by_option, by_key.unwrap_or_else(|error| panic!("{error}")), "{key}");
             assert!(by_option != default, "{key} changed nothing");
+        }
+    }
+
+    #[test]
+    fn a_file_of_settings_may_stand_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("sluice.toml");
+        fs::write(&file, format!("root = '{}'\nbacklog = 77\n", dir.path().display())).expect("a file");
+        let file = file.display().to_string();
+        for arguments in [vec![file.clone()], vec!["-c".to_owned(), file]] {
+            assert_eq!(source(&arguments).load().expect("settings").connections.backlog, 77, "{arguments:?}");
         }
     }
 

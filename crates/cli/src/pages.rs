@@ -1,5 +1,5 @@
-//! Manual pages and shell completions, made from the command line's own definition so that they can't say
-//! anything else.
+//! Writes manual pages and shell completions. They are generated from the definition of the command line, so
+//! they always match it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use anyhow::Context as _;
 use clap::{Args, Command};
 use clap_complete::Shell;
 
-/// Where they are written to.
+/// Where pages and completions are written to.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Below this directory, such as /usr/local/share or ~/.local/share
+    /// The directory to write below, such as /usr/local/share or ~/.local/share
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
@@ -24,8 +24,7 @@ const COMPLETIONS: [(Shell, &str); 3] = [
 ];
 
 impl Options {
-    /// Writes what there is of `command`: a page for it and for each of its subcommands, and completions for
-    /// each shell.
+    /// Writes a page for `command`, a page for each of its subcommands, and completions for each shell.
     pub(crate) fn write(&self, mut command: Command) -> anyhow::Result<()> {
         let pages = self.below("man/man1")?;
         clap_mangen::generate_to(command.clone(), &pages).with_context(|| cannot_write(&pages))?;

@@ -1,8 +1,8 @@
-//! The sluicelab command: parse, call, print. Each subcommand has its file in `lab/`.
+//! The `sluicelab` command: parses the command line, calls a subcommand, and prints. Each subcommand has its
+//! file in `lab/`.
 //!
-//! Exit codes: 0 clean, 1 failure while running (a run that nobody answered, or not with what was asked for,
-//! is one), 2 bad usage or input, 3 a run whose figures are not valid, 4 one that is valid and does not keep
-//! to what was set to it.
+//! Exit codes: 0 clean, 1 failure while running (a run without any reply, or with wrong ones, is a failure),
+//! 2 bad usage or input, 3 the figures of a run are not valid, 4 they are valid and break a threshold.
 
 mod console;
 mod lab;
@@ -13,14 +13,13 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-/// The lab: makes workloads, loads web servers with them, and says what came of it.
+/// Measures web servers: makes workloads, generates load, compares servers and tunes their settings
 #[derive(Parser)]
 #[command(name = "sluicelab", version, max_term_width = 110)]
-#[command(after_help = "Try `sluicelab doctor` first: it tells what this machine can measure.\n\
-    Sizes take KB, MB, KiB, MiB; times take us, ms, s, min, h, d, and only 0 may be bare.\n\
-    Exit codes: 0 clean, 1 failure while running (or a check that failed, a run without an answer), 2 bad \
-    usage or input, \
-    3 a run whose figures are not valid, 4 a run that does not keep to its thresholds.")]
+#[command(after_help = "Try `sluicelab doctor` first: it shows what this machine can measure.\n\
+    Sizes take KB, MB, KiB, MiB; times take us, ms, s, min, h, d; only 0 needs no unit.\n\
+    Exit codes: 0 clean, 1 failure while running (also a failed check, or a run without any reply), 2 bad \
+    usage or input, 3 the figures of a run are not valid, 4 a run breaks its thresholds.")]
 struct Sluicelab {
     #[command(subcommand)]
     command: Command,
@@ -28,32 +27,32 @@ struct Sluicelab {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write the files that a server is to serve
+    /// Write the files of a workload, for servers to serve
     Fileset(lab::fileset::Options),
     /// Write session files for httperf and for `sluicelab load`
     #[command(subcommand)]
     Sessions(lab::sessions::Options),
-    /// Answer what the pages of the Support workload ask a back end
+    /// Run the back-end simulator that the pages of the Support workload query
     Besim(lab::besim::Options),
-    /// Load servers, and measure what they do
+    /// Generate load for servers, and measure how they answer
     Load(Box<lab::load::Options>),
     /// Compare servers under one workload, in pairs, and say whether they differ
     Compare(Box<lab::compare::Options>),
-    /// Run an experiment that a file describes
+    /// Run an experiment from its TOML file
     Run(lab::run::Options),
-    /// Look for the settings with which a server does best
+    /// Search for the best settings of a server
     Tune(Box<lab::tune::Options>),
-    /// Say what a directory of results says
+    /// Print the results in a directory, and write their report
     Report(lab::run::Report),
-    /// Tell what five papers found, and whether it is so here
+    /// List the findings of five papers, and whether they hold here
     Papers(lab::papers::Options),
-    /// Clean up behind the process with this id once standard input ends
+    /// Clean up after the process with this id, once standard input ends
     #[command(name = ::lab::programs::janitor::SUBCOMMAND, hide = true)]
     Janitor {
-        /// Its process id
+        /// The process id
         run: u32,
     },
-    /// Tell what this machine can and cannot measure, and what to do about it
+    /// Check what this machine can and cannot measure, and how to improve that
     Doctor(lab::doctor::Doctor),
     /// Write manual pages and shell completions
     Pages(pages::Options),
@@ -87,7 +86,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Of an option that another subcommand has, the error names that one, and not an option that looks like it.
+/// If an unknown option belongs to another subcommand, makes the error name that subcommand, instead of a
+/// similar option.
 fn elsewhere(mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg) else { return error };
     let option = typed.split('=').next().unwrap_or_default().to_owned();
@@ -101,7 +101,7 @@ fn elsewhere(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Which of a command's subcommands have an option.
+/// Which of a command and its subcommands have an option.
 fn owners(command: &clap::Command, option: &str) -> Vec<String> {
     let has = |command: &clap::Command| {
         command.get_arguments().any(|known| known.get_long() == Some(option) && !known.is_hide_set())

@@ -91,7 +91,8 @@ fn a_limit_that_leaves_next_to_nothing_is_told() {
     let output = Command::new("/bin/sh").args(["-c", &line]).current_dir("/tmp").output().expect("it runs");
     assert_eq!(output.status.code(), Some(0));
     assert!(stdout(&output).trim_end().ends_with(": 2 connections in all"), "{}", stdout(&output));
-    assert!(told(&output).starts_with("sluice: warning: the limit of 64 descriptors leaves room for 2 "));
+    let warning = "sluice: warning: the limit of 64 descriptors leaves room for only 2 ";
+    assert!(told(&output).starts_with(warning));
 }
 
 /// What can't be served is told by both, with the same exit code where it is the configuration's.
@@ -152,7 +153,7 @@ fn what_is_hardly_meant_is_told_and_no_error() {
         let expected = [
             "sluice.toml:2:7: php = 'unix:none': there is no socket ",
             "sluice.toml:4:8: routes.path = '/a/**': this redirect leads back to its own route: ",
-            "sluice.toml:7:8: routes.path = '/a/b': no request comes to this route: the one at line 4, ",
+            "sluice.toml:7:8: routes.path = '/a/b': no request reaches this route: the one at line 4, ",
             "sluice.toml:8:12: routes.fallback = '/none.html': there is no file ",
             "root: not set, so that the files of ",
         ];

@@ -71,7 +71,7 @@ fn pages_are_computed_behind_a_server_and_measured() {
     }
     let summary =
         String::from_utf8(run.stdout).expect("text").split_whitespace().collect::<Vec<_>>().join(" ");
-    for figure in ["of its peak", "seconds in vain/s", "greedy: of what it asked for", "files: p99 ms"] {
+    for figure in ["of its peak", "wasted seconds/s", "greedy: 2xx/call", "files: p99 ms"] {
         assert!(summary.contains(figure), "{figure} in {summary}");
     }
     let told = fs::read_to_string(path("out/results.json")).expect("results");

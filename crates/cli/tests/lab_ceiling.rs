@@ -98,14 +98,14 @@ fn what_wrk_and_the_ceiling_cannot_do_is_refused_with_its_place() {
     let directory = tempfile::tempdir().expect("a directory");
     for (instead_of, there_is, told) in [
         ("'wrk'", "'ab'", "\"ab\" is no generator; allowed: sluicelab, wrk"),
-        ("'8 sessions'", "'2x'", "points[0]: load: wrk asks again once it is answered, and the load is 2x"),
-        ("'fixed: bytes=10KiB'", "'fixed'", "points[0]: workload: wrk asks for one file again and again"),
-        ("'single'", "'single: calls=3'", "points[1]: workload: wrk asks for one file again and again"),
+        ("'8 sessions'", "'2x'", "points[0]: load: wrk sends the next request after each reply"),
+        ("'fixed: bytes=10KiB'", "'fixed'", "points[0]: workload: wrk requests one file repeatedly"),
+        ("'single'", "'single: calls=3'", "points[1]: workload: wrk requests one file repeatedly"),
         ("'1s'", "'1500ms'", "points[0]: measured: 1.5s in 1 slices is not allowed with wrk"),
         ("slices = 1", "slices = 2", "points[0]: measured: 1s in 2 slices is not allowed with wrk"),
-        ("'CPU us/reply'", "'Mbit/s'", "points[0]: compare: wrk does not tell Mbit/s"),
-        ("slices = 1", "slices = 1\nmay_wait = 9", "points[0]: generator: wrk can't have may_wait"),
-        ("again = false", "settling = '25s'", "settling: \"fixed bytes=10KiB, 8 sessions, kept\" has the"),
+        ("'CPU us/reply'", "'Mbit/s'", "points[0]: compare: wrk does not report Mbit/s"),
+        ("slices = 1", "slices = 1\nmay_wait = 9", "points[0]: generator: wrk does not support may_wait"),
+        ("again = false", "settling = '25s'", "settling: \"fixed bytes=10KiB, 8 sessions, kept\" uses the"),
         (
             "generator = 'wrk'\n    warm_up = '100ms'\n    measured = '1s'\n    slices = 1\n    servers = [",
             "servers = [",
@@ -120,8 +120,7 @@ fn what_wrk_and_the_ceiling_cannot_do_is_refused_with_its_place() {
     }
     let of_many = "title = 't'\nservers = ['ceiling']\n[[points]]\nworkload = 'specweb99'\nload = '2x'";
     let output = sluicelab(directory.path(), of_many, &["--check"]).output().expect("sluicelab runs");
-    let told =
-        "\"specweb99, 2x\": workload: ceiling sends one file to all, and the workload is specweb99; allowed";
+    let told = "\"specweb99, 2x\": workload: ceiling answers every request with one file, and the";
     assert!(output.status.code() == Some(2) && said(&output).contains(told), "{}", said(&output));
 }
 

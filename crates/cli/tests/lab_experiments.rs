@@ -314,9 +314,9 @@ fn a_server_that_does_not_serve_its_files_is_shown_as_failed() {
     // As it is said, wherever lines end.
     let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
     for why in [
-        "replies that were compared are not their files",
-        "large takes no part: failures of a size: ",
-        "mortal takes no part: it ended by itself",
+        "replies that were compared differ from their files",
+        "large is left out: failures of a size: ",
+        "mortal is left out: it ended by itself",
     ] {
         assert!(told.contains(why), "{told}");
     }
@@ -436,7 +436,7 @@ fn what_was_interrupted_says_how_it_goes_on() {
     let shell = |line: &str| Command::new("sh").args(["-c", line]).output().expect("a shell");
     let report = said(&shell(&after("see the report so far with: ")));
     assert!(report.contains(&format!("so far       {done} are measured.")), "{report}");
-    let go_on = after("go on with: ");
+    let go_on = after("continue with: ");
     assert!(go_on.contains(" run --resume '") && go_on.ends_with(" --loopback"), "{go_on}");
     let output = shell(&go_on);
     assert!(output.status.success() && !said(&output).contains("so far"), "{}", said(&output));
@@ -470,7 +470,7 @@ fn scratch_of(run: u32) -> bool {
 }
 
 #[test]
-fn settings_are_tuned_in_heats_that_go_on_where_they_were_killed() {
+fn settings_are_tuned_in_passes_that_go_on_where_they_were_killed() {
     let bench = Bench::new();
     let (like, out) = (bench.short(), bench.path("tuned"));
     let directory = text(&out);
@@ -489,10 +489,10 @@ fn settings_are_tuned_in_heats_that_go_on_where_they_were_killed() {
     let after = keys(&first);
     assert_eq!(after[..before.len()], before, "what was there stays");
     for expected in [
-        "settings that were drawn, each once, by CPU us/reply:",
+        "settings drawn at random, each once, by CPU us/reply:",
         "the better half of those, each 4 times",
         "the neighbours of the two best, each 2 times",
-        "the two best, measured again beside the settings as they come, each 10 times",
+        "the two best, measured again together with the default settings, each 10 times",
         "sluice: --workers=2 --send=blocking",
         "as good as the best, within 2%, before the two best were measured again: ",
         "as it comes again",
@@ -526,7 +526,7 @@ fn all_combinations_are_measured_where_that_is_asked_for() {
     for expected in [
         "all combinations, each 2 times: 2 settings",
         "round 2: ",
-        "the two best, measured again beside the settings as they come, each 10 times: 2 settings",
+        "the two best, measured again together with the default settings, each 10 times: 2 settings",
         &go_on,
         &format!("{report}{}", text(&out.join("fresh"))),
     ] {
@@ -572,7 +572,7 @@ fn mistakes_are_told_with_their_place_before_anything_runs() {
     fs::write(&path, good.replace("\nload", "\nshare = 30\nload")).expect("it is written");
     let output = bench.run(&["run", &text(&path), "--out", &text(&bench.path("results"))]);
     assert!(
-        !output.status.success() && said(&output).contains("has share, which takes"),
+        !output.status.success() && said(&output).contains("has share, which needs"),
         "{}",
         said(&output)
     );

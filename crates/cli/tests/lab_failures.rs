@@ -572,7 +572,7 @@ fn a_run_that_is_over_before_its_warm_up_has_no_figures() {
     let target = format!("--target=http://{server}/ok/100");
     let output = run(&[&target, "--rate=100", "--session-count=5", "--warm-up=10s"]);
     let results: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(results["invalid"][0], "over before the warm-up was: nothing was measured");
+    assert_eq!(results["invalid"][0], "the run ended before its warm-up: nothing was measured");
     assert_eq!((output.status.code(), results["failed"].as_array().map(Vec::len)), (Some(3), Some(0)));
 }
 

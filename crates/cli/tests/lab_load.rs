@@ -246,8 +246,8 @@ fn nothing_is_sent_that_http_does_not_allow() {
     }
     refused(&["--rate=1", "--header=Content-Length: 5"], "the body says its length; use --data");
     refused(&["--rate=1", "--header=Transfer-Encoding: chunked"], "bodies are sent whole");
-    refused(&["--rate=1", "--header=Host: a", "--header=HOST: b"], "'HOST: ...' is there twice");
-    refused(&["--rate=1", "--header=Host: a", "--host=b"], "is there twice; allowed: once, or --host");
+    refused(&["--rate=1", "--header=Host: a", "--header=HOST: b"], "'HOST: ...' is given twice");
+    refused(&["--rate=1", "--header=Host: a", "--host=b"], "is given twice; allowed: once, or --host");
     refused(&["--rate=1", "--method=TRACE", "--data=x"], "a TRACE has no body; allowed");
     refused(&["--rate=1", "--host=a b"], "\"a b\" is no host; allowed: a name or an address");
     refused(&["--rate=1", "--target=http://127.0.0.1:1/a|b"], "has '|', which must be percent-encoded");
@@ -375,12 +375,12 @@ fn unix_sockets_are_targets() {
     let results: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((output.status.code(), number(&results["calls"]["outcomes"]["refused"])), (Some(1), 5));
     refused(&["--rate=1", "--target=unix:"], "a socket's name has 1 to 107 bytes; allowed");
-    refused(&["--rate=1", "--target=unix:/x", "--source=127.0.0.1"], "Unix sockets have none");
+    refused(&["--rate=1", "--target=unix:/x", "--source=127.0.0.1"], "Unix sockets have no address");
 }
 
 /// One class is served, and the other never, which the server tells apart by their addresses.
 #[test]
-fn classes_have_rates_patience_and_addresses_of_their_own() {
+fn classes_have_rates_timeouts_and_addresses_of_their_own() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
     let target = format!("http://{}/", listener.local_addr().expect("an address"));
     let all = Heard::default();

@@ -44,7 +44,7 @@ fn a_row_that_cannot_be_measured_is_refused_and_nothing_is_left() {
     let directory = tempfile::tempdir().expect("a directory");
     for (words, why) in [
         (&["show", "B04-88"][..], "no row of the papers is called \"B04-88\" (is it B04-8?)"),
-        (&["run", "B04-4"], "B04-4 waits for user threads"),
+        (&["run", "B04-4"], "B04-4 cannot be measured yet: it waits for user threads"),
         (&["run", "Y10-5.6", "--quick"], "Y10-5.6 can't be measured here: "),
         (&["run"], "required arguments were not provided"),
         (&["run", "B04-8", "--all"], "cannot be used with"),

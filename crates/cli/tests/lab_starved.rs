@@ -67,6 +67,10 @@ fn a_closed_loop_that_is_starved_is_invalid() {
         "{}",
         results["generator"]
     );
-    assert!(reasons.contains("waited for its CPU behind others"), "{reasons} {}", results["generator"]);
+    assert!(
+        reasons.contains("waited for its CPU behind other programs"),
+        "{reasons} {}",
+        results["generator"]
+    );
     assert!(results["generator"]["waited_part"].as_f64().is_some_and(|part| part > 0.05), "{reasons}");
 }

@@ -102,7 +102,7 @@ fn a_set_is_served_and_every_byte_of_it_is_right() {
     assert_eq!(output.status.code(), Some(1));
     assert!(
         String::from_utf8_lossy(&output.stderr)
-            .contains("file_set/dir00001/class1_5 is not what it should be")
+            .contains("file_set/dir00001/class1_5 is missing or has the wrong contents")
     );
 }
 
@@ -249,10 +249,7 @@ fn mistakes_name_their_place() {
         (&["fileset", "specweb99", "--root=r", "--total=1KB"], "a directory alone has 5119484 bytes"),
         (&["sessions", "replay", "nowhere", "--out=x"], "nowhere: No such file"),
         // It would be gone.
-        (
-            &["sessions", "replay", "bad", "--out=bad"],
-            "--out bad: that file is there, and there is no bad.man",
-        ),
+        (&["sessions", "replay", "bad", "--out=bad"], "--out bad: the file exists, and without bad.man"),
         (&["sessions", "support", "--fileset=r", "--replaced=2", "--out=x"], "allowed: a number from 0 to 1"),
     ] {
         let output = sluicelab(arguments, directory.path());

@@ -427,9 +427,10 @@ fn half_closed(variant: &Variant) {
                 let asked = &requests[..[0, 10, requests.len() / 2 + 5, requests.len()][number % 4]];
                 scope.spawn(move || {
                     send(client, asked.as_bytes());
-                    client.shutdown(Shutdown::Write).expect("a connection that can be half-closed");
-                    let got = drain(client);
                     // A worker with one client at a time may close the connection for another client.
+                    let shut = client.shutdown(Shutdown::Write);
+                    assert!(shut.is_ok() || variant.serves_one_at_a_time(), "{shut:?}");
+                    let got = drain(client);
                     let has_all = got.ends_with(HELLO.as_bytes()) || variant.serves_one_at_a_time();
                     assert!(number % 4 != 3 || got.len() > LARGE && has_all, "{number} got {}", got.len());
                 });

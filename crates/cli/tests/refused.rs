@@ -64,7 +64,7 @@ fn without_openat2_amped_says_what_does_not_hold() {
     let server = start_without("openat2", &AMPED);
     serves_as_ever(&server);
     let line =
-        server.wait_for_line(|line| line.contains("WARN") && line.contains("openat2(2) can't be had here"));
+        server.wait_for_line(|line| line.contains("WARN") && line.contains("openat2(2) is not available"));
     assert!(line.contains("Function not implemented") && line.contains("architecture = \"amped\""), "{line}");
 }
 
@@ -72,7 +72,7 @@ fn without_openat2_amped_says_what_does_not_hold() {
 fn without_preadv2_amped_says_what_does_not_hold() {
     let server = start_without("preadv2", &AMPED);
     serves_as_ever(&server);
-    let told = "RWF_NOWAIT of preadv2(2) can't be had here";
+    let told = "RWF_NOWAIT of preadv2(2) is not available here";
     let line = server.wait_for_line(|line| line.contains("WARN") && line.contains(told));
     assert!(line.contains("architecture = \"amped\""), "{line}");
     assert!(server.count("helper_jobs/fetch") > 0, "the loop itself has waited for the disk");
@@ -88,10 +88,10 @@ fn what_is_missing_is_told_before_anything_serves() {
         [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("text"))
     };
     let [told, _] = run(&["architectures"]);
-    assert!(told.contains("\nopenat2(2) can't be had here (Function not implemented"), "{told}");
+    assert!(told.contains("\nopenat2(2) is not available here (Function not implemented"), "{told}");
     let root = directory.path().to_str().expect("text");
     let [_, warned] = run(&["check", root, "--listen=127.0.0.1:0", "--architecture=amped"]);
-    assert!(warned.contains("warning: openat2(2) can't be had here"), "{warned}");
+    assert!(warned.contains("warning: openat2(2) is not available here"), "{warned}");
     let [_, warned] = run(&["check", root, "--listen=127.0.0.1:0"]);
     assert!(!warned.contains("openat2"), "{warned}");
 }

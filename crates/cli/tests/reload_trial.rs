@@ -145,7 +145,7 @@ fn a_start_that_fails_changes_nothing(variant: &Variant) {
         eventually("the others are gone", || children(tried.server.pid()).len() == of_old);
     }
     let [first, second, third] = clients;
-    assert!(tried.said("before it came to serve") == FAILURES.len());
+    assert!(tried.said("before it served with them") == FAILURES.len());
     // Of the address that goes they would be told that it is gone.
     stop.store(true, Ordering::Relaxed);
     assert!(third.join().expect("each request is answered") > 0);
@@ -276,7 +276,7 @@ fn a_start_that_takes_too_long(variant: &Variant) {
     let known = tried.server.processes();
     tried.server.signal(Signal::HUP);
     sleep_ms(9_000);
-    tried.server.wait_for_line(|line| line.contains("settings not reloaded: workers have not come to serve"));
+    tried.server.wait_for_line(|line| line.contains("not reloaded: workers have not started to serve"));
     tried.serves_as_before(comes);
     let _ = fs::remove_file(&tried.fault);
     // Another status process may be there.

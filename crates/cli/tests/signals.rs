@@ -718,7 +718,7 @@ fn checked_while_it_runs(variant: &Variant) {
     assert!(code == Some(2) && told.contains("in use"), "{told}");
     let (code, told) = check(&[other]);
     assert!(code == Some(0) && told.starts_with("sluice: warning: ") && told.contains("in use"), "{told}");
-    assert!(told.contains("the server at `status` does not say that it listens there"), "{told}");
+    assert!(told.contains("the server at `status` does not list this address"), "{told}");
 }
 
 /// In a chroot, as containers of old have it: it serves, heals, reloads, upgrades and ends.

@@ -197,7 +197,7 @@ fn new_workers_that_die(variant: &Variant) {
     let known: HashSet<u32> = children(server.pid()).into_iter().collect();
     replace(&program, sluice());
     server.signal(Signal::USR2);
-    server.wait_for_line(|line| line.contains("going on as"));
+    server.wait_for_line(|line| line.contains("upgrading to the program"));
     let mut killed = HashSet::new();
     while killed.len() < 24 {
         for pid in children(server.pid()).into_iter().filter(|pid| !known.contains(pid)) {
@@ -228,7 +228,7 @@ fn settings_that_change_on_the_way(variant: &Variant) {
     );
     replace(&program, script);
     server.signal(Signal::USR2);
-    server.wait_for_line(|line| line.contains("going on as"));
+    server.wait_for_line(|line| line.contains("upgrading to the program"));
     server.rewrite_config("listing = 3");
     assert_eq!(server.get("/hello.txt").text(), HELLO);
     fs::remove_file(wait).expect("it was there");
@@ -330,7 +330,7 @@ fn a_user_that_is_new(variant: &Variant) {
     let (mut server, _) = from_a_file(setup);
     let workers = server.workers();
     for (at, (user, why)) in
-        [("nobody", "takes a restart"), ("no-such-user", "no-such-user")].into_iter().enumerate()
+        [("nobody", "restart it"), ("no-such-user", "no-such-user")].into_iter().enumerate()
     {
         server.rewrite_config(&format!("user = \"{user}\""));
         server.signal(Signal::USR2);

@@ -7,7 +7,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Error {
     /// The first byte of a record is not the version, 1.
-    #[error("record of FastCGI version {0}, where only 1 is known")]
+    #[error("record of FastCGI version {0}; only version 1 is supported")]
     Version(u8),
     /// A record of a fixed size has a different size (section 5).
     #[error("record of type {kind} with {length} bytes")]
@@ -18,7 +18,7 @@ pub enum Error {
         length: u16,
     },
     /// A record that only the other end may send, or that is not allowed while no request is in progress.
-    #[error("record of type {0} where it has no place")]
+    #[error("unexpected record of type {0}")]
     Misplaced(u8),
     /// The application refuses the request: any status of section 5.5 except the first.
     #[error("the application refuses the request with protocol status {0}")]

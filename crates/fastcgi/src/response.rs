@@ -40,7 +40,7 @@ pub enum Malformed {
     #[error("the application's reply has the Content-Length {0:?}")]
     Length(String),
     /// It ends before its head does.
-    #[error("the application's reply ends in its head")]
+    #[error("the application's reply ends within its head")]
     CutShort,
 }
 

@@ -3,7 +3,7 @@
 //! - The real `sluice`, started in its own directory: [`server`]. Its files: [`site`]. Where cargo has
 //!   built it: [`built`]. A program file that is replaced: [`program`].
 //! - The variants of the server that each test runs for: [`variant`].
-//! - Clients: [`client`] shares no code with the server and checks every reply. [`held`] has tens of
+//! - Clients: a [`browser`]. [`client`] shares no code with the server and checks every reply. [`held`] has tens of
 //!   thousands of connections. [`passes`] sends requests while everything ends that can end.
 //! - Applications behind the server: [`fpm`], [`scripted`], [`guest`], [`conveyed`].
 //! - The environment: a directory in memory ([`scratch`]), network namespaces ([`namespace`]), a disk
@@ -18,6 +18,7 @@
 
 #![allow(clippy::missing_panics_doc, reason = "a test fails by a panic, and so does what it calls")]
 
+pub mod browser;
 pub mod built;
 pub mod client;
 pub mod conveyed;

@@ -8,7 +8,7 @@
 //! - [`servers`]: names, configures and starts each kind of server;
 //! - [`record`]: the stored results: outcomes, profiles, the journal;
 //! - [`description`]: parses and checks an experiment's file;
-//! - [`judging`]: evaluates trials: series, verdicts, and whether servers were in a steady state;
+//! - [`analysis`]: evaluates trials: series, verdicts, and whether servers were in a steady state;
 //! - [`measuring`]: plans what is measured in which order, and runs each trial;
 //! - [`report`]: presents a directory of results: as a page, in files for other programs, and on a
 //!   terminal;
@@ -19,8 +19,8 @@
 //!
 //! All modules use [`statistics`], [`progress`] and [`table`].
 
+pub mod analysis;
 pub mod description;
-pub mod judging;
 pub mod measuring;
 mod near;
 pub mod papers;

@@ -16,13 +16,13 @@ use base16ct::lower::encode_string as hex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::analysis::steady::Settling;
 use crate::description::experiment::{Experiment, PointSpec};
 use crate::description::lengths::Lengths;
 use crate::description::load::Load;
 use crate::description::setting::{Order, Rules, Setting};
 use crate::description::tool::Tool;
 use crate::description::workload::Prepared;
-use crate::judging::steady::Settling;
 use crate::measuring::bounds::files_below;
 use crate::measuring::counter;
 use crate::measuring::means::Means;
@@ -30,7 +30,7 @@ use crate::measuring::plan::Plan;
 use crate::measuring::profiler;
 use crate::measuring::stages::Stages;
 use crate::measuring::subject;
-use crate::measuring::trial::{Heat, NotStarted, Purpose, Site};
+use crate::measuring::trial::{Block, NotStarted, Purpose, Site};
 use crate::measuring::wrk;
 use crate::programs::interrupt;
 use crate::programs::janitor::{self, Janitor};
@@ -108,7 +108,7 @@ fn possible(experiment: &Experiment, means: &Means) -> Result<()> {
         let cpus = setting.cpus.map_or(means.server_cpus.len(), |cpus| cpus as usize);
         ensure!(
             cpus == 1 || setting.share.is_none(),
-            "a share is one of a single CPU, and servers have {cpus}: name one with --server-cpus"
+            "a share is a part of one CPU, and servers have {cpus}: name one CPU with --server-cpus"
         );
         ensure!(cpus <= all, "{name:?}: cpus: {cpus}, and servers and clients have {all} together");
     }
@@ -187,16 +187,16 @@ impl Checked<'_> {
             let why = if means.loopback {
                 "--loopback"
             } else if may_isolate() {
-                "servers run there already"
+                "some servers are already running there"
             } else {
-                "only root may make network namespaces, by ip(8)"
+                "network namespaces need root and ip(8)"
             };
             progress.remark(&format!("on the loopback interface: {why}"));
         }
         let (machine, environment) = environment(experiment, means, has_namespaces)?;
         let mut journal = Journal::open(&directory.join(JOURNAL), &environment["settings"])?;
         fs::write(directory.join(ENVIRONMENT), serde_json::to_string_pretty(&environment)?)?;
-        let busy_percent = others::look();
+        let busy_percent = others::watch();
         if let Some(percent) = busy_percent {
             progress.remark(&others::told(percent));
         }
@@ -310,7 +310,7 @@ pub(crate) fn needs_no_namespaces(experiment: &Experiment) -> Result<()> {
         ];
         if let Some((_, what)) = what.iter().find(|(is_set, _)| *is_set) {
             anyhow::bail!(
-                "{:?} has {what}, which takes control groups and network namespaces: run it as root, without \
+                "{:?} has {what}, which needs control groups and network namespaces: run it as root, without \
                  --loopback",
                 point.name
             );
@@ -381,12 +381,12 @@ impl Workshop<'_> {
         self.progress.expect(calibration.trials() + measuring.trials());
         self.measure(&calibration, &files, journal)?;
         self.measure(&measuring, &files, journal)?;
-        let judging = stages.judging(&measuring.found(journal)?, journal)?;
-        self.progress.expect(judging.trials());
-        self.measure(&judging, &files, journal)?;
+        let confirmation = stages.confirmation(&measuring.found(journal)?, journal)?;
+        self.progress.expect(confirmation.trials());
+        self.measure(&confirmation, &files, journal)?;
         let Experiment { profile, system_calls, .. } = self.experiment;
-        self.look_into(&files, journal, *profile, Purpose::Profiling)?;
-        self.look_into(&files, journal, *system_calls, Purpose::Counting)
+        self.diagnose(&files, journal, *profile, Purpose::Profiling)?;
+        self.diagnose(&files, journal, *system_calls, Purpose::Counting)
     }
 
     /// Asks whether servers run with these settings.
@@ -496,7 +496,7 @@ impl Workshop<'_> {
         let setting = Setting { lengths, load: self.experiment.saturating, ..case.point.setting.clone() };
         let mut settling = Settling::default();
         while settling.is_open(of_trials) {
-            let again = if settling.runs.is_empty() { "" } else { " again: it changed" };
+            let again = if settling.runs.is_empty() { "" } else { " again, as its rate changed" };
             self.progress.begin(&format!("watching {} for {measured:?}{again}", case.spec.name));
             let outcome = self.alone("settling", case, &setting, Purpose::Measuring)?;
             if !outcome.is_good() {
@@ -510,7 +510,7 @@ impl Workshop<'_> {
 
     /// Samples where each server's CPU time goes at each point, or counts its system calls. This is a
     /// separate run after all measurements.
-    fn look_into(
+    fn diagnose(
         &self,
         files: &[Prepared],
         journal: &mut Journal,
@@ -553,10 +553,10 @@ impl Workshop<'_> {
     fn alone(&self, name: &str, case: Case<'_>, setting: &Setting, purpose: Purpose) -> Result<Outcome> {
         let Case { spec, files, .. } = case;
         let directory = self.directory.join(TRIALS).join(format!("{name}-{}", spec.plain_name()));
-        let setting = &Setting { order: Order::InTurn, ..setting.clone() };
+        let setting = &Setting { order: Order::Sequential, ..setting.clone() };
         let (load, seed) = (setting.load, u64::from(self.experiment.seed));
-        let heat = Heat { setting, load, files, servers: &[spec], seed, directory: &directory, purpose };
-        self.site.run(heat)?.pop().context("a run without an outcome")
+        let block = Block { setting, load, files, servers: &[spec], seed, directory: &directory, purpose };
+        self.site.run(block)?.pop().context("a run without an outcome")
     }
 
     fn measure(&self, plan: &Plan, files: &[Prepared], journal: &mut Journal) -> Result<()> {
@@ -575,7 +575,7 @@ impl Workshop<'_> {
             let directory = self.directory.join(TRIALS).join(name);
             let (files, setting) = (&files[at], &point.setting);
             let purpose = Purpose::Measuring;
-            self.site.run(Heat { setting, load, files, servers, seed, directory: &directory, purpose })
+            self.site.run(Block { setting, load, files, servers, seed, directory: &directory, purpose })
         })
     }
 }

@@ -213,10 +213,10 @@ pub fn bootstrap(rounds: &[(Vec<f64>, Vec<f64>)]) -> Option<Interval> {
         let mut ratios = Vec::with_capacity(rounds.len());
         for _ in rounds {
             let (one, other) = &rounds[random.random_range(0..rounds.len())];
-            let mut again = |slices: &Vec<f64>| {
+            let mut resample = |slices: &Vec<f64>| {
                 median(slices.iter().map(|_| slices[random.random_range(0..slices.len())]))
             };
-            ratios.push(again(one)? / again(other)?);
+            ratios.push(resample(one)? / resample(other)?);
         }
         medians.push(median(ratios)?);
     }
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn two_states_are_told_from_one_that_is_noisy() {
+    fn two_states_are_distinguished_from_one_that_is_noisy() {
         let mut random = Pcg64Mcg::seed_from_u64(1);
         let mut noise = || (0..12).map(|_| random.random::<f64>() - 0.5).sum::<f64>();
         let around = |middle: f64, count: usize, noise: &mut dyn FnMut() -> f64| {

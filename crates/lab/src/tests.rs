@@ -11,13 +11,13 @@ use results::load::{
 use results::status::{self, Snapshot};
 use serde_json::json;
 
+use crate::analysis::series::{Series, Taken};
 use crate::description::setting::Rules;
-use crate::judging::series::{Series, Taken};
 use crate::measuring::figures;
 use crate::measuring::generator::Watched;
 use crate::measuring::sight::{Held, Sight};
 use crate::record::journal::Journal;
-use crate::record::outcome::{Looks, Outcome};
+use crate::record::outcome::{Outcome, SampleTimes};
 
 /// A valid outcome in which only the rate of replies is known.
 pub(crate) fn outcome(replies_per_s: f64) -> Outcome {
@@ -26,7 +26,7 @@ pub(crate) fn outcome(replies_per_s: f64) -> Outcome {
 
 /// An outcome against which the generator may have reasons.
 pub(crate) fn outcome_but(replies_per_s: f64, reasons: &[&str]) -> Outcome {
-    outcome_of_looks(replies_per_s, reasons, 1.0)
+    outcome_sampled_off(replies_per_s, reasons, 1.0)
 }
 
 /// Counters at a moment, after so many accepted connections.
@@ -118,12 +118,12 @@ pub(crate) fn results(replies_per_s: f64, reasons: &[&str]) -> Results {
 }
 
 /// An outcome of two seconds, whose counters were read that far from the window's edges.
-pub(crate) fn outcome_of_looks(replies_per_s: f64, reasons: &[&str], off_ms: f64) -> Outcome {
+pub(crate) fn outcome_sampled_off(replies_per_s: f64, reasons: &[&str], off_ms: f64) -> Outcome {
     let begun = Instant::now();
     let results = results(replies_per_s, reasons);
     let later = begun + Duration::from_secs(2);
-    let looks = Looks { began_after_ms: 1.0, off_ms };
-    let watched = Watched { first: sight(begun, 100), second: sight(later, 300), looks, results };
+    let sample_times = SampleTimes { began_after_ms: 1.0, off_ms };
+    let watched = Watched { first: sight(begun, 100), second: sight(later, 300), sample_times, results };
     figures::of(&watched, None, Rules::H12).unwrap()
 }
 

@@ -418,7 +418,7 @@ impl Connection {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         if self.passed.len() > MOST_WAITING {
-            return Err(breach("descriptors that nothing says what for"));
+            return Err(breach("descriptors that no record announces"));
         }
         self.unread = 0..count;
         Ok(())
@@ -448,7 +448,7 @@ impl Connection {
             stream.held.extend_from_slice(&self.input[stream.part.clone()]);
             stream.part = 0..0;
             if stream.held.len() > MOST_HELD + INPUT {
-                return Err(breach("more of one stream than is held until another is over"));
+                return Err(breach("more of one stream than fits in memory before another has ended"));
             }
         }
         Ok(())
@@ -491,7 +491,7 @@ impl Connection {
             }
             Asked::Lend => self.lent = Some(self.take_passed()?),
             Asked::Area(_) if self.area.is_some() && self.request().is_some() => {
-                return Err(breach("another area while one is in use"));
+                return Err(breach("another shared-memory area while one is in use"));
             }
             Asked::Area(area) => {
                 let file = self.take_passed()?;
@@ -506,7 +506,7 @@ impl Connection {
             }
             Asked::Free(number) => {
                 // If an area could not be mapped, no chunk of it was used.
-                self.area.as_mut().ok_or_else(|| breach("a chunk of no area"))?.give_back(number)?;
+                self.area.as_mut().ok_or_else(|| breach("a chunk without an area"))?.give_back(number)?;
             }
             Asked::Unknown(kind) => record::unknown_type(&mut self.out, kind),
         }

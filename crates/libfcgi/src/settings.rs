@@ -58,7 +58,7 @@ impl Settings {
                 "copy" => Send::Copy,
                 "zerocopy" => Send::ZeroCopy,
                 other => {
-                    return Err(format!("{SEND} is {other:?}, where \"copy\" and \"zerocopy\" are known"));
+                    return Err(format!("{SEND} is {other:?}; allowed: \"copy\" and \"zerocopy\""));
                 }
             },
         };
@@ -76,7 +76,7 @@ fn transports(value: &str) -> Result<Transports, String> {
             "none" => {}
             other => {
                 return Err(format!(
-                    "{TRANSPORTS} names {other:?}, where pass-fd, shared-memory and none are known"
+                    "{TRANSPORTS} names {other:?}; allowed: pass-fd, shared-memory and none"
                 ));
             }
         }

@@ -111,7 +111,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::run::Patience;
+    use crate::run::Timeouts;
 
     #[test]
     fn shares_add_up() {
@@ -129,7 +129,7 @@ mod tests {
             name: String::new(),
             load,
             sources: Vec::new(),
-            patience: Patience { connect: second, reply: second, think: second, retries: 0 },
+            timeouts: Timeouts { connect: second, reply: second, think: second, retries: 0 },
         };
         let at = |ms: &[u64]| Load::Arriving {
             schedule: Schedule::logged(ms.iter().map(|ms| Duration::from_millis(*ms))),

@@ -19,7 +19,7 @@ use crate::verify::Comparison;
 pub(crate) struct Flight {
     /// What is known of it so far. Its connection and its end are filled in when it is over.
     pub(crate) call: Call,
-    /// When the client's patience ends.
+    /// When the client gives up.
     pub(crate) deadline: Nanos,
     /// The file that the reply is compared with.
     pub(crate) comparison: Option<Comparison>,

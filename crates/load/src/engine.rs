@@ -105,7 +105,7 @@ pub struct Progress {
     pub reply_times: Snapshot,
     /// Calls of the measured time that are not over.
     pub under_way: u64,
-    /// Calls that wait for a reply, or in line for a connection.
+    /// Calls that wait for a reply, or in a queue for a connection.
     pub waiting: u64,
     /// For how long the first of them has waited.
     pub longest_wait: Duration,
@@ -254,7 +254,7 @@ impl Running {
         for thread in self.threads {
             let report = thread.join().expect("a thread of the generator panicked");
             let report =
-                report.map_err(|source| RunError::System { step: "go on generating load", source })?;
+                report.map_err(|source| RunError::System { step: "continue to generate load", source })?;
             recorders.push(report.recorder);
             cpu.push(report.cpu);
             ended = ended.max(report.ended);

@@ -13,7 +13,7 @@ use workload::session::RequestId;
 use crate::measures::Recorder;
 use crate::record::{Nanos, nanos};
 use crate::request::Prepared;
-use crate::run::{Class, Patience, Run, Target};
+use crate::run::{Class, Run, Target, Timeouts};
 use crate::verify::Files;
 
 /// Bytes received at a time. Bodies larger than this are dropped in the kernel, unless they are compared.
@@ -36,8 +36,8 @@ pub(crate) struct Kit<'a> {
     pub(crate) room: Vec<u8>,
     /// Bytes received at a time.
     pub(crate) at_a_time: usize,
-    /// The place of the session at work, which its events carry.
-    pub(crate) place: u32,
+    /// The slot of the session at work, which its events carry.
+    pub(crate) slot: u32,
     /// Requests that all threads together may still ask for, where that has an end.
     left: Option<&'a AtomicU64>,
     /// Connections for which there are descriptors.
@@ -70,7 +70,7 @@ impl<'a> Kit<'a> {
             may_open: u64::MAX,
             room: vec![0; ROOM_FOR_HEADS + at_a_time],
             at_a_time,
-            place: 0,
+            slot: 0,
             began,
             connections: 0,
         })
@@ -106,17 +106,17 @@ impl<'a> Kit<'a> {
         (&self.run.classes[(session % classes) as usize], session / classes)
     }
 
-    pub(crate) fn patience(&self, session: u32) -> &'a Patience {
-        &self.class(session).0.patience
+    pub(crate) fn timeouts(&self, session: u32) -> &'a Timeouts {
+        &self.class(session).0.timeouts
     }
 
-    pub(crate) fn connect_patience(&self, session: u32) -> Nanos {
-        nanos(self.patience(session).connect)
+    pub(crate) fn connect_timeout(&self, session: u32) -> Nanos {
+        nanos(self.timeouts(session).connect)
     }
 
-    pub(crate) fn reply_patience(&self, session: u32, request: RequestId) -> Nanos {
+    pub(crate) fn reply_timeout(&self, session: u32, request: RequestId) -> Nanos {
         let own = self.requests[request as usize].timeout;
-        nanos(own.unwrap_or(self.patience(session).reply))
+        nanos(own.unwrap_or(self.timeouts(session).reply))
     }
 
     /// From where to where a session's connections go: sessions of a class take turns. Of the connections

@@ -23,8 +23,8 @@ const TIME_WAIT_LOOPBACK: Duration = Duration::from_secs(1);
 pub enum Shortage {
     /// Descriptors.
     #[error(
-        "{needed} connections at a time need as many descriptors, and {limit} are allowed (ulimit -n); ask \
-         for fewer, or raise the limit"
+        "{needed} concurrent connections need as many descriptors, and {limit} are allowed (ulimit -n); use \
+         fewer connections, or raise the limit"
     )]
     Descriptors {
         /// Connections that may be open at the same time.
@@ -34,7 +34,7 @@ pub enum Shortage {
     },
     /// Local ports.
     #[error(
-        "{needed} ports are needed at a time, and {available} are there: {per_pair} for each of {pairs} \
+        "{needed} ports are needed at a time, and {available} are available: {per_pair} for each of {pairs} \
          pairs of a source address and a target (net.ipv4.ip_local_port_range); name more addresses with \
          --source, such as 127.0.0.2-127.0.0.9"
     )]
@@ -161,7 +161,7 @@ mod tests {
     use workload::session::SessionLog;
 
     use super::*;
-    use crate::run::Patience;
+    use crate::run::Timeouts;
     use crate::schedule::{Arrivals, Rate, Schedule};
 
     fn run(per_second: f64, sources: usize) -> Run {
@@ -179,7 +179,7 @@ mod tests {
                     kept: None,
                 },
                 sources: (0..sources).map(|n| [127, 0, 0, n as u8 + 2].into()).collect(),
-                patience: Patience { connect: 10 * second, reply: 10 * second, think: second, retries: 0 },
+                timeouts: Timeouts { connect: 10 * second, reply: 10 * second, think: second, retries: 0 },
             }],
             duration: Some(60 * second),
             requests: None,

@@ -30,7 +30,7 @@ pub struct Call {
     /// The client's port on that connection, to join this record with the server's own; 0 when it had none.
     pub client_port: u16,
     /// When it should have been issued: a session's first call when the session was due to arrive (also when
-    /// the generator was late, or it waited in line for a connection); where a log's times are kept, a
+    /// the generator was late, or it queued for a connection); where a log's times are kept, a
     /// burst's first call at its time, or when the reply before it had come, if that was later; every other
     /// call when it was in fact issued, because it depends on a reply.
     pub intended: Nanos,

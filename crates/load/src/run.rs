@@ -50,7 +50,7 @@ pub struct Class {
     /// none.
     pub sources: Vec<IpAddr>,
     /// How they behave.
-    pub patience: Patience,
+    pub timeouts: Timeouts,
 }
 
 /// Where a server listens.
@@ -118,7 +118,7 @@ pub enum Load {
         /// No more after so many; `None`: until the run ends.
         count: Option<u64>,
         /// So many connections are kept, and go from one session to the next: who finds none that is free
-        /// waits in line. `None`, or where there are several classes: each session has connections of its
+        /// waits in a queue. `None`, or where there are several classes: each session has connections of its
         /// own.
         kept: Option<u32>,
     },
@@ -131,17 +131,18 @@ pub enum Load {
     },
 }
 
-/// How long clients wait, and think.
+/// The timeouts of clients, their think time and their retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
-    /// For a connection.
+pub struct Timeouts {
+    /// The longest wait for a connection.
     pub connect: Duration,
-    /// For a whole reply, from the moment when its request is sent; a request of the log may say otherwise.
+    /// The longest wait for a whole reply, from the moment when its request is sent. A request of the log may
+    /// have another one.
     pub reply: Duration,
-    /// Between bursts whose log leaves it to the run.
+    /// The think time between bursts whose log leaves it to the run.
     pub think: Duration,
-    /// How often a client whose patience is at an end tries the same request again on another connection
-    /// (Brecht et al. 2004, section 4). Then it gives up: the session has failed, as with httperf at once. A
+    /// How often a client tries the same request again on another connection after a timeout (Brecht et al.
+    /// 2004, section 4). Then it gives up: the session has failed, as with httperf at once. A
     /// connection is closed in any case, and the server left to find out.
     pub retries: u32,
 }

@@ -4,7 +4,7 @@
 //! rest of the burst in a row. After the last reply it thinks, or waits for the time at which the log has the
 //! next burst begin. Its connection stays open from burst to burst; where the server closes it, another one
 //! is opened for what is left, and a request that had been sent is sent again, unless it may have had its
-//! effect (RFC 9110 section 9.2.2). A call that fails, or takes longer than the client's patience, is the end
+//! effect (RFC 9110 section 9.2.2). A call that fails, or takes longer than the client's timeout, is the end
 //! of the session.
 //!
 //! Whatever happens (an event of the socket, a time that has come) leads to [`Session::go_on`], which does
@@ -20,13 +20,13 @@ use sys::event::{Interest, Ready};
 
 use crate::connection::{Connection, Flight, outcome_of, outcome_of_reply};
 use crate::kit::{self, Kit};
-use crate::line::Arrival;
+use crate::queue::Arrival;
 use crate::record::{Call, Nanos, Outcome, SessionEnd, SessionOutcome, nanos};
 
 /// The most calls in flight on a connection: httperf's `--max-piped-calls`, which is 32 there.
 const MAX_PIPELINED: usize = 32;
 
-/// A place for a session, used by one after the other.
+/// A slot for a session, used by one after the other.
 #[derive(Debug)]
 pub(crate) struct Session {
     /// Among all of the run.
@@ -60,7 +60,7 @@ pub(crate) struct Session {
     room: Vec<u8>,
     /// When [`Session::due`] has something to do.
     pub(crate) deadline: Nanos,
-    /// Tells this connection's events from those of the one before it in the same place.
+    /// Distinguishes this connection's events from those of the one before it in the same slot.
     pub(crate) generation: u32,
 }
 
@@ -252,7 +252,7 @@ impl Session {
         let now = kit.now();
         self.due = kit.run.begins(self.bursts.start).map(|at| at.max(now));
         let until = self.due.unwrap_or_else(|| {
-            let think = kit.run.log.burst(self.burst).think.unwrap_or(kit.patience(self.number).think);
+            let think = kit.run.log.burst(self.burst).think.unwrap_or(kit.timeouts(self.number).think);
             now.saturating_add(nanos(think))
         });
         if until <= now {
@@ -283,7 +283,7 @@ impl Session {
             }
             let request = calls[self.issued];
             let intended = self.due.take().unwrap_or(now);
-            let deadline = now + kit.reply_patience(self.number, request);
+            let deadline = now + kit.reply_timeout(self.number, request);
             let call = Call::new(request, self.number, self.position, intended, now);
             self.flights.push_back(Flight::new(call, deadline));
             kit.recorder.issue(&call);
@@ -300,7 +300,7 @@ impl Session {
         }
         let (source, target) = kit.way(self.number, self.kept);
         self.generation = self.generation.wrapping_add(1);
-        let token = u64::from(self.generation) << 32 | u64::from(kit.place);
+        let token = u64::from(self.generation) << 32 | u64::from(kit.slot);
         let connected = target.connect(source).and_then(|(socket, up)| {
             kit.epoll.add(&socket, token, Interest::BOTH.on_edge())?;
             Ok((socket, up))
@@ -311,7 +311,7 @@ impl Session {
                 let number = kit.number_connection();
                 self.connection = Some(Connection::new(socket, number, now, std::mem::take(&mut self.room)));
                 if let Some(first) = self.flights.front_mut() {
-                    first.deadline = now + kit.connect_patience(self.number);
+                    first.deadline = now + kit.connect_timeout(self.number);
                 }
                 if up {
                     self.note_connected(kit);
@@ -329,7 +329,7 @@ impl Session {
             connection.port = kit::local_port(&connection.socket);
         }
         for flight in &mut self.flights {
-            flight.deadline = now + kit.reply_patience(self.number, flight.call.request);
+            flight.deadline = now + kit.reply_timeout(self.number, flight.call.request);
         }
         if let Some(first) = self.flights.front_mut() {
             first.call.connected = Some(now);
@@ -504,7 +504,7 @@ impl Session {
     fn fail(&mut self, kit: &mut Kit<'_>, outcome: Outcome) {
         let timeout = matches!(outcome, Outcome::ConnectTimeout | Outcome::ReplyTimeout);
         if timeout
-            && self.retried < kit.patience(self.number).retries
+            && self.retried < kit.timeouts(self.number).retries
             && let Some(flight) = self.flights.pop_front()
         {
             let now = kit.now();
@@ -552,7 +552,7 @@ impl Session {
         connection.rest.clear();
         self.room = connection.rest;
         for flight in &mut self.flights {
-            let deadline = now + kit.reply_patience(self.number, flight.call.request);
+            let deadline = now + kit.reply_timeout(self.number, flight.call.request);
             flight.send_again(deadline);
         }
     }

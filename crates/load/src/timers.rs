@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn wake_ups_that_were_overtaken_do_not_pile_up() {
-        // A client that waits for replies, with seconds of patience, and thinks for a millisecond after each.
+        // A client whose timeout is seconds, and that thinks for a millisecond after each reply.
         let mut timers = Timers::new();
         let mut woken = 0;
         for now in 0..100_000 {

@@ -4,7 +4,7 @@
 //! arrival is overdue; sessions whose sockets are ready go on; timers are looked at.
 //!
 //! When the run's duration is over, all threads go on as before, so that the server's load stays what it was,
-//! until the last call that one of them issued in that time is over: no later than its client's patience.
+//! until the last call that one of them issued in that time is over: no later than its client's timeout.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,8 +16,8 @@ use sys::process;
 
 use crate::arrivals::{Arrivals, share};
 use crate::kit::Kit;
-use crate::line::{Arrival, Line};
 use crate::measures::Recorder;
+use crate::queue::{Arrival, Queue};
 use crate::record::{Nanos, Outcome, SessionOutcome};
 use crate::session::Session;
 use crate::timers::Timers;
@@ -57,7 +57,7 @@ pub(crate) struct Signals {
     pub(crate) measuring: AtomicUsize,
 }
 
-/// Calls of a thread that wait for a reply, or in line for a connection.
+/// Calls of a thread that wait for a reply, or in a queue for a connection.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) calls: AtomicU64,
@@ -122,19 +122,19 @@ pub(crate) struct Report {
     pub(crate) cpu: (Duration, Duration),
 }
 
-/// A thread's share of the connections that go from one session to the next: each has a place of its own.
+/// A thread's share of the connections that go from one session to the next: each has its own slot.
 struct Kept {
     connections: u64,
     /// Which thread of how many it is.
     thread: (u32, u32),
-    /// Who waits for one.
-    line: Line,
+    /// The sessions that wait for one.
+    queue: Queue,
 }
 
 impl Kept {
-    /// The number of a place's connection among those of all threads.
-    fn number(&self, place: u32) -> u32 {
-        place * self.thread.1 + self.thread.0
+    /// The number of a slot's connection among those of all threads.
+    fn number(&self, slot: u32) -> u32 {
+        slot * self.thread.1 + self.thread.0
     }
 }
 
@@ -172,7 +172,7 @@ impl<'a> Worker<'a> {
         let kept = kit.run.kept_connections().map(|all| Kept {
             connections: share(all, number as u64, threads as u64),
             thread: (number as u32, threads as u32),
-            line: Line::default(),
+            queue: Queue::default(),
         });
         let arrivals = Arrivals::new(&kit.run.classes, number, threads);
         Self {
@@ -204,7 +204,7 @@ impl<'a> Worker<'a> {
         }
         loop {
             let now = self.kit.now();
-            self.look_at_window(now)?;
+            self.note_window(now)?;
             if self.signals.stop.load(Ordering::Relaxed) {
                 break;
             }
@@ -213,22 +213,22 @@ impl<'a> Worker<'a> {
                 break;
             }
             let over = self.arrivals.over() || self.kit.all_is_asked();
-            if self.open() == 0 && over && self.in_line(Nanos::MAX) == 0 {
+            if self.open() == 0 && over && self.queued(Nanos::MAX) == 0 {
                 break;
             }
             let wait = self.wait_at_most();
             self.kit.epoll.wait_ns(&mut events, wait)?;
             for at in 0..events.len() {
                 let Some(event) = events.get(at) else { break };
-                let (place, generation) = (event.token as u32, (event.token >> 32) as u32);
-                if self.sessions[place as usize].generation == generation {
-                    self.with(place, |session, kit| session.ready(kit, event));
+                let (slot, generation) = (event.token as u32, (event.token >> 32) as u32);
+                if self.sessions[slot as usize].generation == generation {
+                    self.with(slot, |session, kit| session.ready(kit, event));
                 }
                 self.arrivals_due_now();
             }
             let now = self.kit.now();
-            while let Some(place) = self.timers.expired(now) {
-                self.with(place, Session::due);
+            while let Some(slot) = self.timers.expired(now) {
+                self.with(slot, Session::due);
                 self.arrivals_due_now();
             }
             if now >= self.next_tick {
@@ -238,16 +238,16 @@ impl<'a> Worker<'a> {
                 self.tell_waiting();
             }
         }
-        for place in 0..self.sessions.len() as u32 {
-            self.with(place, Session::cut_off);
+        for slot in 0..self.sessions.len() as u32 {
+            self.with(slot, Session::cut_off);
         }
-        while let Some(arrival) = self.kept.as_mut().and_then(|kept| kept.line.next()) {
+        while let Some(arrival) = self.kept.as_mut().and_then(|kept| kept.queue.next()) {
             arrival.turn_away(&mut self.kit, Outcome::Unfinished);
         }
         self.measuring.end();
         let left = self.kit.now();
         let ended = left.min(self.window.end);
-        self.look_at_window(Nanos::MAX)?;
+        self.note_window(Nanos::MAX)?;
         self.kit.recorder.tick(left);
         self.kit.recorder.close_logs();
         self.tell();
@@ -258,7 +258,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Notes what the window has cost so far, when it begins and when it ends.
-    fn look_at_window(&mut self, now: Nanos) -> std::io::Result<()> {
+    fn note_window(&mut self, now: Nanos) -> std::io::Result<()> {
         let bounds = [self.window.start, self.window.end];
         for (bound, cpu) in bounds.into_iter().zip(&mut self.cpu) {
             if now < bound || cpu.is_some() {
@@ -285,12 +285,12 @@ impl<'a> Worker<'a> {
 
     /// Calls of the measured time that are not over.
     fn under_way(&self) -> u64 {
-        self.kit.recorder.under_way() + self.in_line(self.window.end)
+        self.kit.recorder.under_way() + self.queued(self.window.end)
     }
 
-    /// How many wait in line who were due before a time.
-    fn in_line(&self, due: Nanos) -> u64 {
-        self.kept.as_ref().map_or(0, |kept| kept.line.due_before(due))
+    /// How many sessions in the queue were due before a time.
+    fn queued(&self, due: Nanos) -> u64 {
+        self.kept.as_ref().map_or(0, |kept| kept.queue.due_before(due))
     }
 
     /// Nobody has to wait until hundreds of others have been seen to.
@@ -308,34 +308,34 @@ impl<'a> Worker<'a> {
             self.arrive(number, intended);
         }
         self.kit.recorder.arrivals(self.arrived - before);
-        self.serve_line(now);
+        self.serve_queue(now);
     }
 
-    /// Gives connections that are free to those who wait for one; who has waited for too long gives up.
-    fn serve_line(&mut self, now: Nanos) {
-        // Who waits in line is of the only class.
-        let patience = self.kit.connect_patience(0);
+    /// Gives free connections to sessions in the queue. A session that has waited for too long gives up.
+    fn serve_queue(&mut self, now: Nanos) {
+        // Sessions in the queue are of the only class.
+        let timeout = self.kit.connect_timeout(0);
         while let Some(kept) = &mut self.kept
-            && let Some(arrival) = kept.line.next_to_give_up(patience, now)
+            && let Some(arrival) = kept.queue.next_to_give_up(timeout, now)
         {
             arrival.turn_away(&mut self.kit, Outcome::ConnectTimeout);
         }
-        while let Some(place) = self.free_connection()
+        while let Some(slot) = self.free_connection()
             && let Some(kept) = &mut self.kept
-            && let Some(arrival) = kept.line.next()
+            && let Some(arrival) = kept.queue.next()
         {
-            let number = kept.number(place);
-            self.with(place, |session, kit| session.arrive(kit, arrival, Some(number)));
+            let number = kept.number(slot);
+            self.with(slot, |session, kit| session.arrive(kit, arrival, Some(number)));
         }
     }
 
-    /// A place of one of the connections that are kept, if somebody waits for it. They take turns, so that
+    /// A slot of one of the connections that are kept, if a session waits for it. They take turns, so that
     /// all of them are in use.
     fn free_connection(&mut self) -> Option<u32> {
-        let Kept { connections, line, .. } = self.kept.as_ref()?;
+        let Kept { connections, queue, .. } = self.kept.as_ref()?;
         match () {
-            () if line.is_empty() => None,
-            () if (self.sessions.len() as u64) < *connections => Some(self.new_place()),
+            () if queue.is_empty() => None,
+            () if (self.sessions.len() as u64) < *connections => Some(self.new_slot()),
             () => self.vacant.pop_front(),
         }
     }
@@ -353,42 +353,42 @@ impl<'a> Worker<'a> {
         let arrival = Arrival { number, intended, came: self.kit.now().max(intended) };
         self.arrived += 1;
         if let Some(kept) = &mut self.kept {
-            return kept.line.join(arrival);
+            return kept.queue.join(arrival);
         }
-        // The place that was left last is the one whose memory is at hand.
-        let place = self.vacant.pop_back().unwrap_or_else(|| self.new_place());
-        self.with(place, |session, kit| session.arrive(kit, arrival, None));
+        // The memory of the slot that was left last is still in the caches.
+        let slot = self.vacant.pop_back().unwrap_or_else(|| self.new_slot());
+        self.with(slot, |session, kit| session.arrive(kit, arrival, None));
     }
 
-    fn new_place(&mut self) -> u32 {
+    fn new_slot(&mut self) -> u32 {
         self.sessions.push(Session::vacant());
         self.sessions.len() as u32 - 1
     }
 
     /// Lets a session do something, and sees to what it waits for then.
-    fn with(&mut self, place: u32, work: impl FnOnce(&mut Session, &mut Kit<'a>)) {
-        let session = &mut self.sessions[place as usize];
-        self.kit.place = place;
+    fn with(&mut self, slot: u32, work: impl FnOnce(&mut Session, &mut Kit<'a>)) {
+        let session = &mut self.sessions[slot as usize];
+        self.kit.slot = slot;
         work(session, &mut self.kit);
-        self.settle(place);
+        self.settle(slot);
     }
 
-    fn settle(&mut self, place: u32) {
-        let session = &mut self.sessions[place as usize];
+    fn settle(&mut self, slot: u32) {
+        let session = &mut self.sessions[slot as usize];
         let now = self.kit.now();
         if let Some(end) = session.end(now) {
             self.kit.recorder.session(&end);
             session.leave();
-            self.vacant.push_back(place);
+            self.vacant.push_back(slot);
             let number = session.number;
             if end.outcome != SessionOutcome::Unfinished {
                 let pause = if end.outcome == SessionOutcome::Failed { PAUSE_AFTER_FAILURE } else { 0 };
                 self.next_of_the_loop(number, now + pause);
             }
         } else if let Some(until) = session.thinks_until() {
-            self.timers.schedule_precisely(place, until);
+            self.timers.schedule_precisely(slot, until);
         } else if session.deadline < Nanos::MAX {
-            self.timers.schedule(place, session.deadline);
+            self.timers.schedule(slot, session.deadline);
         }
     }
 
@@ -402,8 +402,8 @@ impl<'a> Worker<'a> {
         let timer = self.timers.next().unwrap_or(Nanos::MAX);
         let now = self.kit.now();
         let end = if now < self.window.end { self.window.end } else { Nanos::MAX };
-        let gives_up = self.kept.as_ref().and_then(|kept| kept.line.since());
-        let gives_up = gives_up.map_or(Nanos::MAX, |since| since + self.kit.connect_patience(0));
+        let gives_up = self.kept.as_ref().and_then(|kept| kept.queue.since());
+        let gives_up = gives_up.map_or(Nanos::MAX, |since| since + self.kit.connect_timeout(0));
         let next = arrival.min(timer).min(self.next_tick).min(end).min(gives_up);
         next.saturating_sub(now).min(LONGEST_WAIT)
     }
@@ -415,8 +415,8 @@ impl<'a> Worker<'a> {
         if !self.ticks.is_multiple_of(1 + self.sessions.len() / SESSIONS_AT_EACH_TICK) {
             return;
         }
-        let in_line = self.kept.as_ref().and_then(|kept| kept.line.waits());
-        let waits = self.sessions.iter().filter_map(Session::waits).chain(in_line);
+        let queued = self.kept.as_ref().and_then(|kept| kept.queue.waits());
+        let waits = self.sessions.iter().filter_map(Session::waits).chain(queued);
         let none = (Nanos::MAX, 0);
         let (since, calls) = waits.fold(none, |(since, all), (first, calls)| (since.min(first), all + calls));
         let waiting = &self.signals.waiting[self.number];

@@ -22,7 +22,7 @@ const SESSIONS: u64 = 60;
 /// Sessions per second.
 const RATE: f64 = 100.0;
 /// How long clients wait for a reply.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes of each body.
 const BODY: usize = 1500;
 
@@ -148,7 +148,7 @@ fn httperf(server: SocketAddr, sessions: &str) -> String {
     let output = Command::new("httperf")
         .args(["--hog", "--server", &server.ip().to_string(), "--port", &server.port().to_string()])
         .arg(format!("--wsesslog={SESSIONS},0,{}", file.display()))
-        .args(["--rate", &RATE.to_string(), "--timeout", &PATIENCE.as_secs().to_string()])
+        .args(["--rate", &RATE.to_string(), "--timeout", &TIMEOUT.as_secs().to_string()])
         .output()
         .expect("httperf runs; scripts/install-test-tools installs it");
     assert!(output.status.success(), "{output:?}");
@@ -161,7 +161,7 @@ fn ours(server: SocketAddr, log: SessionLog) -> String {
         count: Some(SESSIONS),
         kept: None,
     };
-    let run = support::run(log, server, load, PATIENCE);
+    let run = support::run(log, server, load, TIMEOUT);
     let finished = engine::start(run, Keep::default()).unwrap().finish().unwrap();
     let facts = Facts {
         version: String::new(),
@@ -179,8 +179,8 @@ fn ours(server: SocketAddr, log: SessionLog) -> String {
         log_sessions: 3,
         log_requests: 5,
         warm_up_s: 0.0,
-        connect_timeout_s: PATIENCE.as_secs_f64(),
-        reply_timeout_s: PATIENCE.as_secs_f64(),
+        connect_timeout_s: TIMEOUT.as_secs_f64(),
+        reply_timeout_s: TIMEOUT.as_secs_f64(),
         verified: false,
         cpus: vec![0],
         realtime: false,

@@ -177,7 +177,7 @@ fn began(running: &Running) -> (u64, u64) {
 const CALLS: u32 = 10_000;
 
 /// Plays single requests, each for a path of its own.
-fn play(server: SocketAddr, rate: f64, warm_up: Duration, duration: Duration, patience: Duration) -> Played {
+fn play(server: SocketAddr, rate: f64, warm_up: Duration, duration: Duration, timeout: Duration) -> Played {
     let mut log = Builder::new();
     for call in 0..CALLS {
         log.call(Request { uri: format!("/{call}").into(), ..Request::default() });
@@ -191,7 +191,7 @@ fn play(server: SocketAddr, rate: f64, warm_up: Duration, duration: Duration, pa
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("calls.csv");
     let keep = Keep { warm_up, calls: Some(Output::open(&path).unwrap()), ..Keep::default() };
-    let run = Run { duration: Some(duration), ..support::run(log.finish(), server, load, patience) };
+    let run = Run { duration: Some(duration), ..support::run(log.finish(), server, load, timeout) };
     let running = engine::start(run, keep).unwrap();
     let began = began(&running);
     let measures = running.finish().unwrap().measures;
@@ -239,7 +239,7 @@ impl Played {
                 assert!(self.began.0 + row.issued <= answer.read, "{what}: read before {row:?} was issued");
                 assert!(answer.began <= self.began.1 + row.ended, "{what}: {row:?} ended before its reply");
             } else {
-                // A reply, and the end of the client's patience or of the run, can cross each other.
+                // A reply, and the end of the client's timeout or of the run, can cross each other.
                 let can_cross = row.is_timeout || row.is_cut_off;
                 assert!(answer.is_none() || can_cross, "{what}: {row:?} was answered");
             }

@@ -42,7 +42,7 @@ fn play(server: SocketAddr, sessions: &[u8]) -> Vec<[u64; 5]> {
         Load::Arriving { count: Some(times.len() as u64), schedule: Schedule::logged(times), kept: None };
     let mut run = support::run(log, server, load, Duration::from_secs(10));
     // The times are to go before this.
-    run.classes[0].patience.think = Duration::from_secs(10);
+    run.classes[0].timeouts.think = Duration::from_secs(10);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("calls.csv");
     let calls = Some(Output::open(&path).unwrap());

@@ -1,5 +1,5 @@
 //! Requests at a fixed rate over connections that are kept: they are due whatever the server does, and those
-//! that wait in line for it have waited since they were due.
+//! that wait in the queue for it have waited since they were due.
 
 mod support;
 
@@ -66,8 +66,8 @@ fn converse(mut client: TcpStream, manner: Manner) {
 }
 
 /// Plays so many requests per second over so many connections.
-fn play(server: SocketAddr, rate: f64, connections: u32, duration: Duration, patience: Duration) -> Measures {
-    watch(server, rate, connections, duration, patience).0
+fn play(server: SocketAddr, rate: f64, connections: u32, duration: Duration, timeout: Duration) -> Measures {
+    watch(server, rate, connections, duration, timeout).0
 }
 
 /// When a call was due and over, since the run began.
@@ -88,24 +88,24 @@ fn watch(
     rate: f64,
     connections: u32,
     duration: Duration,
-    patience: Duration,
+    timeout: Duration,
 ) -> (Measures, Watched) {
     let mut log = Builder::new();
     log.call(Request { uri: "/".into(), ..Request::default() });
     let schedule = Schedule::drawn(Rate::constant(rate).unwrap(), Arrivals::Fixed, 1);
     let load = Load::Arriving { schedule, count: None, kept: Some(connections) };
-    let run = Run { duration: Some(duration), ..support::run(log.finish(), server, load, patience) };
+    let run = Run { duration: Some(duration), ..support::run(log.finish(), server, load, timeout) };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("calls.csv");
     let keep = Keep { calls: Some(Output::open(&path).unwrap()), ..Keep::default() };
     let running = engine::start(run, keep).unwrap();
     // The clock is read before and after the run tells how old it is, so both bounds always hold.
-    let looks = (0..100).map(|_| {
+    let samples = (0..100).map(|_| {
         let before = Instant::now();
         let elapsed = running.progress().elapsed;
         (before.checked_sub(elapsed).unwrap(), Instant::now().checked_sub(elapsed).unwrap())
     });
-    let began = looks.reduce(|best, look| (best.0.max(look.0), best.1.min(look.1))).unwrap();
+    let began = samples.reduce(|best, sample| (best.0.max(sample.0), best.1.min(sample.1))).unwrap();
     let measures = running.finish().unwrap().measures;
     let text = std::fs::read_to_string(path).unwrap();
     let (names, lines) = text.split_once('\n').unwrap();
@@ -124,7 +124,7 @@ fn part_above(times: &Times, ms: f64) -> f64 {
 }
 
 /// Half a second of three, in which 100 requests are due: of these four are on their way, and the others wait
-/// in line. Who looks at those four alone finds a fast server.
+/// in the queue. Who looks at those four alone finds a fast server.
 ///
 /// Server and generator read one clock. A call that is due while the server stands still ends when it goes
 /// on, or later. A busy machine makes more calls wait, and none of them less.
@@ -158,7 +158,7 @@ fn a_stall_is_felt_by_all_who_were_due_in_it() {
 
 /// A server of 2 connections with replies of 20 ms answers 100 per second; 150 are due.
 #[test]
-fn a_line_is_as_long_as_clients_have_patience() {
+fn a_queue_is_as_long_as_the_timeout_of_clients() {
     let (server, _) = serve(Manner::Takes(20 * MS));
     let measures = play(server, 150.0, 2, 3000 * MS, 500 * MS);
     let cohort = &measures.cohort;
@@ -166,7 +166,7 @@ fn a_line_is_as_long_as_clients_have_patience() {
     let (replies, gave_up) =
         (cohort.outcomes.of(Outcome::Reply), cohort.outcomes.of(Outcome::ConnectTimeout));
     assert_eq!(replies + gave_up, cohort.issued, "{:?}", cohort.outcomes);
-    // The line grows by a third of what is due, until it is 50 long; faster, where this machine is busy.
+    // The queue grows by a third of what is due, until it is 50 long; faster, where this machine is busy.
     assert!(gave_up >= 60 && replies >= 60, "{gave_up} gave up, {replies} were answered");
     assert_eq!(cohort.waits.bounds(), gave_up);
     let longest = cohort.waits.times.percentile_ms(100.0);
@@ -205,7 +205,7 @@ fn what_waits_is_told_while_a_run_goes_on() {
         thread::sleep(10 * MS);
         found = Some(running.progress()).filter(|now| now.longest_wait >= 400 * MS);
     }
-    // Two are on their way, and those behind them wait in line.
+    // Two are on their way, and those behind them are in the queue.
     let found = found.expect("a long wait while the server stands still");
     assert!(found.waiting > 2, "{found:?}");
     running.stop();

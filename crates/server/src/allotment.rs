@@ -102,8 +102,8 @@ impl Allotment {
         let is_scant = limit < least || total < wanted.min(FEW);
         let warning = is_scant.then(|| {
             format!(
-                "the limit of {limit} descriptors leaves room for {total} connections and little else: raise \
-                 it (ulimit -n, LimitNOFILE= of a systemd unit)"
+                "the limit of {limit} descriptors leaves room for only {total} connections: raise it \
+                 (ulimit -n, LimitNOFILE= of a systemd unit)"
             )
         });
         Ok(Room { text, warning })

@@ -35,7 +35,7 @@ pub fn check(configuration: &Configuration) -> Result<Findings, RunError> {
     let settings = &configuration.settings;
     let mut findings = Findings::default();
     if settings.user.is_some() && !sys::process::is_root() {
-        let told = "it takes root to serve as `user`, and to check whether logs and addresses can be had";
+        let told = "only root can serve as `user`, and check whether its logs and addresses are available";
         findings.warnings.push(told.to_owned());
     } else {
         error_log::check(&settings.error_log)?;
@@ -67,14 +67,14 @@ fn addresses(settings: &Settings, findings: &mut Findings) -> Result<(), RunErro
             io::ErrorKind::AddrInUse if is_running_at(address) => {}
             io::ErrorKind::AddrInUse if !is_known => {
                 if running.is_some() {
-                    let told = "the server at `status` does not say that it listens there";
+                    let told = "the server at `status` does not list this address";
                     findings.warnings.push(format!("{wrong} ({told})"));
                 } else if settings.status.is_some() {
                     let told = "no server answers at `status`";
                     findings.warnings.push(format!("{wrong} ({told})"));
                 } else {
                     // Usually the server that runs with these settings has the address.
-                    let told = "without `status` the check cannot tell whether by this server";
+                    let told = "without `status` the check cannot tell whether this server uses it";
                     findings.notes.push(format!("{wrong} ({told})"));
                 }
             }

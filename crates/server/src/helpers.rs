@@ -269,7 +269,7 @@ impl Helpers {
         self.counters.helpers_stuck.set(stuck as u64);
         for _ in 0..missing {
             if let Err(error) = self.start_another() {
-                tracing::error!("cannot start a helper in place of one that is stuck: {error}");
+                tracing::error!("cannot start a helper to replace one that is stuck: {error}");
                 break;
             }
         }

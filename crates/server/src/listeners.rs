@@ -83,10 +83,10 @@ pub enum ListenError {
 fn advice(address: &ListenAddress, why: &io::Error) -> String {
     match (address, why.kind()) {
         (ListenAddress::Tcp(tcp), io::ErrorKind::AddrInUse) => {
-            format!("; `ss -ltnp 'sport = :{}'` tells by whom", tcp.port())
+            format!("; `ss -ltnp 'sport = :{}'` shows which process has it", tcp.port())
         }
         (ListenAddress::Tcp(tcp), io::ErrorKind::PermissionDenied) if tcp.port() < 1024 => {
-            "; ports below 1024 take root or CAP_NET_BIND_SERVICE".to_owned()
+            "; ports below 1024 require root or CAP_NET_BIND_SERVICE".to_owned()
         }
         _ => String::new(),
     }
@@ -251,7 +251,7 @@ pub fn open_all(settings: &Settings) -> Result<Vec<Listeners>, ListenError> {
     }
     dealt(&given, copies).ok_or_else(|| ListenError::Inherited {
         name: "LISTEN_FDS".into(),
-        reason: format!("{} sockets can't be dealt out evenly to {copies} copies", given.len()),
+        reason: format!("{} sockets can't be divided evenly among {copies} copies", given.len()),
     })
 }
 
@@ -363,7 +363,7 @@ mod tests {
         };
         assert!(
             told("0.0.0.0:80", io::ErrorKind::PermissionDenied)
-                .ends_with("take root or CAP_NET_BIND_SERVICE")
+                .ends_with("require root or CAP_NET_BIND_SERVICE")
         );
         assert!(told("[::1]:8080", io::ErrorKind::AddrInUse).contains("'sport = :8080'"));
         for (address, kind) in [

@@ -17,7 +17,7 @@ pub fn of(settings: &Settings) -> Vec<String> {
         .filter_map(|feature| Some((feature, effect(feature, settings)?)))
         .filter_map(|(feature, effect)| {
             let refusal = feature.probe().err()?;
-            Some(format!("{} can't be had here ({refusal}): {effect}", feature.name()))
+            Some(format!("{} is not available here ({refusal}): {effect}", feature.name()))
         })
         .collect();
     let send_buffer = connections.send_buffer.map(|bytes| ("tcp.send_buffer", u64::from(bytes)));
@@ -63,7 +63,7 @@ fn allowed(bound: &str) -> Option<u64> {
 
 fn bounded(key: &str, asked: u64, bound: &str, allowed: u64) -> Option<String> {
     (asked > allowed)
-        .then(|| format!("{key} = {asked} is more than {bound} allows, which is {allowed}: that holds"))
+        .then(|| format!("{key} = {asked} is more than {bound} allows: {allowed} is used instead"))
 }
 
 /// All features that are missing here, whatever the settings: one line for each.
@@ -72,7 +72,8 @@ pub fn of_kernel() -> Vec<String> {
     let line = |(feature, refusal): (Feature, std::io::Error)| {
         let effect = match feature {
             Feature::Openat2 => {
-                "symbolic links are followed step by step, as safely and slower; amped has its helpers look \
+                "symbolic links are followed step by step, equally safe but slower; amped has its helpers \
+                 look \
                  up every name"
             }
             Feature::ResolveCached => "amped has its helpers look up every name",
@@ -82,7 +83,7 @@ pub fn of_kernel() -> Vec<String> {
                  used"
             }
         };
-        format!("{} can't be had here ({refusal}): {effect}", feature.name())
+        format!("{} is not available here ({refusal}): {effect}", feature.name())
     };
     Feature::ALL.into_iter().filter_map(missing).map(line).collect()
 }
@@ -107,7 +108,7 @@ mod tests {
         assert_eq!(bounded("backlog", 128, "net.core.somaxconn", 128), None);
         let told = bounded("backlog", 500, "net.core.somaxconn", 128);
         let told = told.expect("a shortfall");
-        assert_eq!(told, "backlog = 500 is more than net.core.somaxconn allows, which is 128: that holds");
+        assert_eq!(told, "backlog = 500 is more than net.core.somaxconn allows: 128 is used instead");
         assert!(allowed("net.core.somaxconn").is_some_and(|connections| connections > 0));
         let mut settings = Settings::new("/".into());
         assert_eq!(of(&settings), [""; 0]);

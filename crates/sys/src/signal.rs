@@ -1,8 +1,9 @@
 //! Signals that a thread waits for and takes one by one, instead of handlers.
 //!
 //! The first thread blocks the set of signals before it starts other threads, which inherit the mask.
-//! Then it waits. The only handler wakes an event loop, which finds out the reason itself. Before a
-//! process executes a program, it must unblock its set.
+//! Then it waits. The only handler wakes an event loop, which finds out the reason itself. A program that
+//! the process executes inherits the mask ([`execute`](crate::process::execute)). It must wait for these
+//! signals as well, or unblock them.
 
 use std::io;
 use std::mem::MaybeUninit;

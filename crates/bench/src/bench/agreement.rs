@@ -3,7 +3,7 @@
 //!
 //! Rates are far below httperf's own limits. One server is nginx, which sends at a limited rate so that times
 //! are long enough to be compared in a report of one decimal; the other is the [`scripted`] one, with known
-//! delays, of which some are longer than the clients' patience.
+//! delays, of which some are longer than the clients' timeout.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -29,8 +29,8 @@ pub(crate) struct Environment<'a> {
     pub(crate) wrapper: &'a [String],
 }
 
-/// What a server is set to besides what the lab does, unless told otherwise: ours with as much patience as
-/// the lab gives its peers; and nginx without a master, whose one worker does the same work, as tools like
+/// What a server is set to besides what the lab does, unless told otherwise: ours with timeouts as long
+/// as the lab gives its peers; and nginx without a master, whose one worker does the same work, as tools like
 /// valgrind follow one process more easily.
 fn usual(kind: Kind) -> &'static [&'static str] {
     match kind {

@@ -1,6 +1,6 @@
 //! The relay: an event loop between clients and applications, edge-triggered, in one thread.
 //!
-//! A client that has asked gets an application that is free, or waits in line. By the streams and by shared
+//! A client that has asked gets an application that is free, or queues. By the streams and by shared
 //! memory the application then fills, and the relay empties, as far as the client takes it; by pass-fd the
 //! client is the application's until it says that it is done.
 
@@ -63,7 +63,7 @@ pub(crate) struct Relay {
     links: Vec<Link>,
     /// Applications with nothing to do; the last one's memory is the warmest.
     free: Vec<usize>,
-    line: VecDeque<usize>,
+    queue: VecDeque<usize>,
     /// By descriptor number, which is the token as well.
     clients: Vec<Option<Client>>,
     buffer: Vec<u8>,
@@ -95,8 +95,8 @@ impl Relay {
             epoll.add(&link.socket, LINKS + number as u64, Interest::READABLE.on_edge())?;
         }
         let free = (0..links.len()).rev().collect();
-        let (line, clients, buffer) = (VecDeque::new(), Vec::new(), vec![0; 16 << 10]);
-        Ok(Self { epoll, listener, transport, links, free, line, clients, buffer })
+        let (queue, clients, buffer) = (VecDeque::new(), Vec::new(), vec![0; 16 << 10]);
+        Ok(Self { epoll, listener, transport, links, free, queue, clients, buffer })
     }
 
     pub(crate) fn run(&mut self) -> Result<()> {
@@ -153,11 +153,11 @@ impl Relay {
     /// Has the next reply made that a client is owed, by an application that is free.
     fn serve(&mut self, index: usize) -> Result<()> {
         let Some(client) = self.clients[index].as_mut() else { return Ok(()) };
-        if client.requests.owed == 0 || client.served_by.is_some() || self.line.contains(&index) {
+        if client.requests.owed == 0 || client.served_by.is_some() || self.queue.contains(&index) {
             return Ok(());
         }
         let Some(number) = self.free.pop() else {
-            self.line.push_back(index);
+            self.queue.push_back(index);
             return Ok(());
         };
         client.served_by = Some(number);
@@ -200,7 +200,7 @@ impl Relay {
             }
         }
         while !self.free.is_empty()
-            && let Some(index) = self.line.pop_front()
+            && let Some(index) = self.queue.pop_front()
         {
             self.serve(index)?;
         }
@@ -213,7 +213,7 @@ impl Relay {
         {
             self.links[number].reply.client = None;
         }
-        self.line.retain(|other| *other != index);
+        self.queue.retain(|other| *other != index);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What `compare` and `tune` have servers asked for, and how much, in the words of `sluicelab load`.
+//! The options for workload and load that `compare` and `tune` share, in the words of `sluicelab load`.
 
 use std::path::PathBuf;
 
@@ -9,23 +9,23 @@ use lab::servers::spec::Spec;
 
 use super::BadInput;
 
-/// What is asked for, and how much.
+/// What clients request, and how much.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "What clients ask for")]
+#[command(next_help_heading = "What clients request")]
 pub(super) struct Asked {
-    /// What the lab makes: one-packet, single, fixed, specweb99, support; or sessions of your own: 'mine:
-    /// root=DIR sessions=FILE' (`sluicelab sessions --help` says what is in such a file). docs/experiments.md
-    /// has all of them [default: specweb99]
+    /// A workload of the lab: one-packet, single, fixed, specweb99, support; or your own sessions: 'mine:
+    /// root=DIR sessions=FILE' (`sluicelab sessions --help` shows the format). docs/experiments.md lists all
+    /// [default: specweb99]
     #[arg(long)]
     workload: Option<String>,
 
-    /// Files of your own: the directory that servers serve, with --path
+    /// Your own files: the directory that servers serve. Requires --path
     #[arg(long, value_name = "DIR", conflicts_with = "workload", requires = "path")]
     root: Option<PathBuf>,
 
-    /// What is asked for below --root, such as /f.bin; or with how often among the others, such as '/f.bin
-    /// 5'. May be repeated. Servers that run already need no --root; with it their replies are compared with
-    /// the files
+    /// A path below --root to request, such as /f.bin, with an optional number, how often it is requested
+    /// among the others: '/f.bin 5'. May be repeated. --root is not needed for servers that already run; with
+    /// it, their replies are compared with the files
     #[arg(long, value_name = "PATH", conflicts_with = "workload")]
     path: Vec<String>,
 
@@ -34,17 +34,17 @@ pub(super) struct Asked {
           requires = "path")]
     requests_per_connection: Option<u32>,
 
-    /// How much: '64 sessions' at a time, '500 requests/s', '0.5x' of what the first can serve; or 'mat: p99
-    /// < 50ms' (mean, p50, p90, p99, p99.9), which looks for the highest rate that each server answers in
-    /// time
+    /// How much load: '64 sessions' at a time, '500 requests/s', '0.5x' of what the first server can serve;
+    /// or 'mat: p99 < 50ms' (mean, p50, p90, p99, p99.9), which finds the highest rate that each server
+    /// answers in time
     #[arg(long, default_value = "64 sessions")]
     load: Load,
 
-    /// So many requests per second, whatever the server does: as --load 'R requests/s'
+    /// Requests per second, however fast the server answers: same as --load 'R requests/s'
     #[arg(short, long, value_name = "R", conflicts_with_all = ["load", "connections"], value_parser = rate)]
     rate: Option<Load>,
 
-    /// So many connections, each asking again when it is answered: as --load 'N sessions'
+    /// Number of connections, each asking again when it is answered: same as --load 'N sessions'
     #[arg(short, long, value_name = "N", conflicts_with = "load", value_parser = connections)]
     connections: Option<Load>,
 }
@@ -58,7 +58,8 @@ fn connections(text: &str) -> Result<Load, String> {
 }
 
 impl Asked {
-    /// What these servers are asked for. Paths hold wherever the experiment's file is read.
+    /// The workload for these servers. Its paths are absolute, so that they do not depend on the experiment's
+    /// directory.
     pub(super) fn workload(&self, servers: &[Spec]) -> Result<Workload, BadInput> {
         let of_urls = || servers.iter().filter_map(Spec::running).map(|running| running.path);
         let mut paths = self.path.clone();
@@ -78,7 +79,7 @@ impl Asked {
         workload.map(Workload::anywhere).map_err(BadInput)
     }
 
-    /// How much.
+    /// The load.
     pub(super) fn load(&self) -> Load {
         self.rate.or(self.connections).unwrap_or(self.load)
     }

@@ -1,8 +1,8 @@
-//! `sluicelab besim`: the back-end simulator that the pages of Support ask, over HTTP. docs/besim.md has its
-//! protocol; what it answers is the workload's.
+//! `sluicelab besim`: the back-end simulator that the pages of the Support workload query over HTTP.
+//! docs/besim.md has its protocol; the crate `workload` computes the answers.
 //!
-//! A few threads take one connection after the other. An answer takes microseconds, and the pages close their
-//! connections, so nobody waits for long; who keeps one and is silent loses it.
+//! A few threads serve one connection after the other. An answer takes microseconds, and the pages close
+//! their connections, so no client waits for long. A connection that is silent for a second is closed.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,21 +16,21 @@ use workload::besim::{Answer, answer};
 
 use super::{BadInput, tell};
 
-/// Where it listens.
+/// The options of the simulator.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Where to listen; port 0 picks a port, which is said
+    /// Where to listen; port 0 picks a free port, which is printed
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8081")]
     listen: SocketAddr,
 
-    /// How many connections are served at a time
+    /// Number of connections served at a time
     #[arg(long, value_name = "N", default_value_t = 16,
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
 }
 
 /// How long a client may be silent.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Longest head of a request.
 const HEAD: u64 = 8 << 10;
@@ -51,11 +51,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     })
 }
 
-/// One connection after the other.
+/// Serves one connection after the other.
 fn attend(listener: &TcpListener) {
     for client in listener.incoming() {
         match client {
-            // A client that goes away is no news.
+            // A client that disconnects is no error.
             Ok(client) => drop(serve(client)),
             // There may be no descriptors for a while.
             Err(_) => thread::sleep(Duration::from_millis(10)),
@@ -64,8 +64,8 @@ fn attend(listener: &TcpListener) {
 }
 
 fn serve(client: TcpStream) -> io::Result<()> {
-    client.set_read_timeout(Some(PATIENCE))?;
-    client.set_write_timeout(Some(PATIENCE))?;
+    client.set_read_timeout(Some(TIMEOUT))?;
+    client.set_write_timeout(Some(TIMEOUT))?;
     client.set_nodelay(true)?;
     let mut reader = BufReader::new(client);
     while let Some(request) = read(&mut reader)? {
@@ -74,9 +74,7 @@ fn serve(client: TcpStream) -> io::Result<()> {
                 let Answer { status, text } = answer(&target);
                 (status, keeps, text)
             }
-            Request::Other => {
-                (400, false, "not understood; allowed: GET of HTTP without a body\n".to_owned())
-            }
+            Request::Other => (400, false, "not understood; allowed: HTTP GET without a body\n".to_owned()),
         };
         let reason = match status {
             200 => "OK",
@@ -97,7 +95,7 @@ fn serve(client: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// What a client asks.
+/// A request.
 #[derive(Debug, PartialEq, Eq)]
 enum Request {
     Get { target: String, keeps: bool },

@@ -1,5 +1,5 @@
-//! `sluicelab compare`: two servers or more under one workload, in pairs, and a verdict in one screen. It
-//! writes an experiment's file of its own, and runs that.
+//! `sluicelab compare`: compares two or more servers under one workload, in pairs, and prints the verdicts on
+//! one screen. It writes an experiment file and runs that.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use lab::analysis::verdict::Verdict;
 use lab::description::load::Load;
 use lab::description::quantity::{COST, P99, REPLIES};
-use lab::judging::verdict::Verdict;
 use lab::report::results::{LeftOut, Results};
 use lab::servers::spec::Spec;
 use lab::statistics::FEWEST_ROUNDS;
@@ -19,58 +19,58 @@ use super::{means, run};
 
 /// `sluicelab compare`.
 #[derive(Debug, Args)]
-#[command(after_help = "Which of two servers is faster for a file of yours:\n  \
+#[command(after_help = "Which of two servers is faster for your file:\n  \
     sluicelab compare nginx sluice --root /srv/www --path /logo.png\n\n\
     A server is one that the lab knows and configures (sluice, nginx, lighttpd, apache, \
     apache-worker), one with settings ('sluice: --architecture=amped'), with a name ('four = sluice: \
     --workers=4'), another build ('old = sluice@path/to/sluice'), or any command ('mine = ./server --port \
-    {port} {root}'). One that is named twice is compared with itself. A server that runs already is its URL, \
-    which says what is asked for; with its process, CPU time is compared as well:\n  \
+    {port} {root}'). A server that is named twice is compared with itself. A server that already runs is \
+    given by its URL, which is also what is requested; with its process id, CPU time is compared as well:\n  \
     sluicelab compare 'http://127.0.0.1:8080/f.bin pid=71' 'http://127.0.0.1:8081/f.bin pid=72'\n\n\
-    Servers are started anew in each round, and asked in slices that alternate between them, each on a whole \
-    CPU. The first is held against itself as well (\"again\"). What decides is the CPU time for each reply, \
-    and at a rate ('500 requests/s', '0.5x') also how long clients wait; under more load than the first can \
-    serve ('2x') it is the number of replies. \"worse\" says of another server that it takes more than the \
-    first, or gives less: the less CPU time for a reply, the faster is a server. A difference is told where \
-    it is beyond the margin with 95% certainty; where it says \"cannot tell\", there may be one. The table \
-    has replies/s, latency and memory as well; \">\" before a number says that clients could not ask for \
-    more. The report has the files by which nginx and others were configured, which can be changed ('nginx: \
-    sendfile=off').\n\n\
-    How much a server bears within a time is looked for by --load 'mat: p99 < 50ms': the highest rate at \
-    which 99% of the replies come in 50 ms (or mean, p50, p90, p99.9). It takes some twelve times as long. \
-    How many replies/s a CPU of a server can give at most stands below the table of every comparison by CPU \
-    time.\n\n\
-    Pin servers that run already to CPUs that clients do not use (taskset -acp 0 PID).\n\n\
-    Under '2x' each server has 30% of a CPU (root only), as clients with one CPU could not ask a whole one \
-    for more than it can do. Its figures compare servers; they are none of a whole CPU.\n\n\
-    Exit codes: 0 compared, whatever was found; 1 a server took no part (it did not start, or did not serve \
-    its files), or a failure while running; 2 bad usage or input.")]
+    Servers are restarted in each round, and measured in slices that alternate between them, each on a whole \
+    CPU. The first also runs against itself, as an A/A control (\"again\"). Servers are compared by the \
+    CPU time for each reply, and at a rate ('500 requests/s', '0.5x') also by how long clients wait; under \
+    more load than the first can serve ('2x'), by the number of replies. \"worse\" means that a server takes \
+    more than the first, or gives less. The less CPU time a server takes for a reply, the faster it is. A \
+    difference is significant if it is beyond the margin with 95% certainty; \"cannot tell\" means that \
+    there may be one. The table also has replies/s, latency and memory; \">\" before a number means that \
+    clients could not ask for more. The report has the configuration files of nginx and others. Change \
+    their settings with 'nginx: sendfile=off'.\n\n\
+    To find how much a server can serve in time, use --load 'mat: p99 < 50ms': it searches the highest rate \
+    at which 99% of the replies come within 50 ms (or mean, p50, p90, p99.9). It takes about twelve times as \
+    long. Below its table, every comparison by CPU time shows the most replies/s that one CPU of a server \
+    can give.\n\n\
+    Pin servers that already run to CPUs that clients do not use (taskset -acp 0 PID).\n\n\
+    Under '2x' each server has 30% of a CPU (root only), because clients with one CPU cannot overload a \
+    whole one. The figures compare servers; they are not those of a whole CPU.\n\n\
+    Exit codes: 0 compared, whatever was found; 1 a server was not compared (it did not start, or did not \
+    serve its files), or a failure while running; 2 bad usage or input.")]
 pub(crate) struct Options {
-    /// Who is compared; the first with all others
+    /// The servers; the first is compared with all others
     #[arg(value_name = "SERVER", required = true, num_args = 2..)]
     servers: Vec<Spec>,
-    /// How often everything is measured. Below 6 nothing can be told
+    /// Number of rounds; each measures everything once. Below 6 no difference is significant
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// For how long each server is measured in each round
+    /// How long each server is measured in each round
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::parse_time)]
     measured: Duration,
-    /// What is called a difference is larger than this, in percent
+    /// The smallest difference that counts, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0)]
     margin: f64,
-    /// For how long each server is watched once, for how it changes with time; 0: not at all
+    /// Length of a separate run of each server, to see whether it changes with time; 0: none
     #[arg(long, value_name = "TIME", default_value = "25s", value_parser = units::parse_time)]
     settling: Duration,
-    /// Sample for so long, after all else, where each server's CPU time goes (perf(1), as root)
+    /// Length of a separate profile of each server's CPU time, after all else (perf(1), as root)
     #[arg(long, value_name = "TIME", value_parser = units::parse_time)]
     profile: Option<Duration>,
-    /// Exit with 4 if a server is worse than the first, for builds to take notice of
+    /// Exit with code 4 if a server is worse than the first, for automatic builds
     #[arg(long)]
     fail_if_worse: bool,
-    /// What the order and the arrivals are drawn from
+    /// Seed of the order and of the arrivals
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u32,
-    /// Two minutes: 6 rounds, and nobody is watched for longer
+    /// A run of about two minutes: 6 rounds, without --settling
     #[arg(long, conflicts_with_all = ["rounds", "settling"])]
     quick: bool,
     #[command(flatten)]
@@ -92,7 +92,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(if fails { ExitCode::from(WORSE) } else { ExitCode::SUCCESS })
 }
 
-/// Whether each server was compared. It tells which one was not, and why.
+/// Whether each server was compared. Prints which one was not, and why.
 fn all_took_part(results: &Results) -> bool {
     for LeftOut { server, why, .. } in &results.left_out {
         super::tell(&format!("sluicelab: {server} was not compared: {why}"));
@@ -100,16 +100,16 @@ fn all_took_part(results: &Results) -> bool {
     results.left_out.is_empty()
 }
 
-/// What a comparison ends with that was not to find anything worse.
+/// The exit code of --fail-if-worse.
 const WORSE: u8 = 4;
 
-/// The part of its CPU that each server has where more is asked for than it can serve, in percent: with a
-/// whole one, servers would be faster than clients that have one as well.
+/// The part of its CPU that each server has in an overload, in percent. With a whole CPU, servers would be
+/// faster than the clients, which also have one.
 const SHARE: u32 = 30;
 
 impl Options {
-    /// By what. In a closed loop it is the cost alone: replies/s say the same, or they are the clients'.
-    /// Where the cost is not known, it is replies/s and p99.
+    /// The quantities to compare. In a closed loop it is only the cost, because replies/s follow from it, or
+    /// are limited by the clients. If the cost is not known, replies/s and p99 are compared.
     fn compare(&self, load: Load) -> Vec<&'static str> {
         let is_seen = self.servers.iter().all(Spec::is_seen);
         match load {
@@ -122,10 +122,10 @@ impl Options {
         }
     }
 
-    /// The file that says the same.
+    /// The experiment file for these options.
     fn experiment(&self) -> Result<String> {
         let (workload, load) = (self.asked.workload(&self.servers)?, self.asked.load());
-        let servers = told_apart(&self.servers);
+        let servers = distinct(&self.servers);
         let (rounds, settling) =
             if self.quick { (FEWEST_ROUNDS, Duration::ZERO) } else { (self.rounds, self.settling) };
         let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
@@ -156,7 +156,7 @@ impl Options {
 }
 
 /// A server that is typed several times is compared with itself: the second one is called "sluice 2".
-fn told_apart(servers: &[Spec]) -> Vec<Spec> {
+fn distinct(servers: &[Spec]) -> Vec<Spec> {
     let name =
         |(at, server): (usize, &Spec)| match servers[..at].iter().filter(|other| *other == server).count() {
             0 => server.clone(),
@@ -165,7 +165,7 @@ fn told_apart(servers: &[Spec]) -> Vec<Spec> {
     servers.iter().enumerate().map(name).collect()
 }
 
-/// With programs found from anywhere.
+/// A server as typed, but with the absolute path of its program.
 fn typed(server: &Spec) -> String {
     let mut server = server.clone();
     server.program = server.program.map(|path| path.canonicalize().unwrap_or(path));

@@ -1,4 +1,4 @@
-//! `sluicelab fileset`: writes the files that a server is to serve.
+//! `sluicelab fileset`: writes the files of a workload, for servers to serve.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use super::progress::Bar;
 use super::{BadInput, tell};
 use crate::console::print;
 
-/// What is to be written.
+/// The options of a file set.
 #[derive(Args)]
 #[command(after_help = presets())]
 pub(crate) struct Options {
@@ -24,61 +24,61 @@ pub(crate) struct Options {
     #[arg(value_enum)]
     kind: Kind,
 
-    /// The directory to write to, a server's document root; made if it is missing
+    /// The directory to write to, a server's document root; created if it is missing
     #[arg(long, value_name = "DIR")]
     root: PathBuf,
 
-    /// Directories: of specweb99, of 36 files and 5,119,484 bytes each; of support's downloads, of 16 files
-    /// and 68 MB
+    /// Number of directories: for specweb99, each has 36 files and 5,119,484 bytes; for the downloads of
+    /// support, each has 16 files and 68 MB
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
           conflicts_with_all = ["total", "preset"])]
     directories: Option<u32>,
 
-    /// As many directories as fit into so much, such as 500MB
+    /// As many directories as fit into this size, such as 500MB
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, conflicts_with = "preset")]
     total: Option<u64>,
 
-    /// A set of the papers, by the name below
+    /// A set from one of the papers, by its name in the list below
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
 
-    /// Of fixed: one file of that size, such as 10KiB [default: eight sizes]
+    /// For fixed: one file of this size, such as 10KiB [default: eight sizes]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     bytes: Option<u64>,
 
-    /// What the bytes of the files are made from
+    /// Seed of the files' contents
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Compare the files that are there with what they should be, and write nothing
+    /// Check the existing files against their expected contents, and write nothing
     #[arg(long)]
     check: bool,
 }
 
-/// What files are like.
+/// The kinds of file sets.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Kind {
     /// SPECweb99's static files: 36 sizes from 102 to 921,600 bytes in each directory
     Specweb99,
     /// SPECweb2009's Support workload: images, downloads up to 38 MB, and pages in PHP
     Support,
-    /// One file of 1,024 bytes, which fits into a packet with its head
+    /// One file of 1,024 bytes, which fits into a packet with the reply's headers
     OnePacket,
     /// One file of 1 KiB
     Single,
     /// 32 KiB to 4 MiB, each twice the one before, or one file of --bytes
     Fixed,
-    /// Pages of these sizes with places for advertisements, which an application fills
+    /// Pages of these sizes with placeholders for advertisements, which an application fills in
     DynamicFixed,
 }
 
-/// Writes them, or goes on with it.
+/// Writes a file set, continues an interrupted one, or checks one.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let manifest = FileSetManifest::new(set(options)?, options.seed);
     if options.check {
         let wrong = writer::compare(&options.root, &manifest);
         for path in wrong.iter().take(20) {
-            tell(&format!("sluicelab: {path} is not what it should be"));
+            tell(&format!("sluicelab: {path} is missing or has the wrong contents"));
         }
         print(&format!("{} files, {} wrong\n", manifest.files, wrong.len()))?;
         return Ok(ExitCode::from(u8::from(!wrong.is_empty())));
@@ -149,7 +149,7 @@ fn presets() -> String {
     let lines = PRESETS.iter().map(|preset| format!("  {:<12} {}\n", preset.name, preset.source));
     let lines: String = lines.collect();
     format!(
-        "Presets of specweb99:\n{lines}\nWriting can be interrupted; the same command goes on with it. \
-         DIR/.sluicelab.json then says what the set is."
+        "Presets of specweb99:\n{lines}\nAn interrupted command continues when it is repeated. \
+         DIR/.sluicelab.json describes the finished set."
     )
 }

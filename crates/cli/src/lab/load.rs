@@ -1,4 +1,4 @@
-//! `sluicelab load`: from options to a run, and from its measures to reports.
+//! `sluicelab load`: makes a run from the options, watches it, and reports what it measured.
 
 mod classes;
 mod requests;
@@ -30,113 +30,114 @@ use super::values::{self, Several, Target};
 use super::{BadInput, output, pinned, tell};
 use crate::console::{Unprinted, print};
 
-/// What is asked of the generator.
+/// The options of the generator.
 #[derive(Args)]
 #[command(group(ArgGroup::new("to").multiple(true).required(true).args(["url", "target"])))]
 #[command(group(ArgGroup::new("how").multiple(false).args(["rate", "session_rate"])))]
 #[command(after_help = "Load comes in these kinds:\n  \
     URL -c N                         closed: N connections ask again when they are answered\n  \
-    URL -r R                         open: requests arrive, each on a connection of its own\n  \
+    URL -r R                         open: requests arrive at the rate, each on its own connection\n  \
     URL -r R -c N                    paced: requests are due at the rate, over N kept connections;\n\
-    \x20                                one that finds none free waits in line, and that counts\n  \
+    \x20                                one that finds none free waits in a queue, and that counts\n  \
     URL --sessions FILE -r R         partially open: sessions arrive whatever the server does\n\
     \x20 URL --sessions FILE              the same at the times in the file (sluicelab sessions replay)\n  \
-    URL --class VALUES               classes of clients, each at a rate and with patience of its own\n\n\
+    URL --class VALUES               classes of clients, each with its own rate and timeouts\n\n\
     Examples:\n  \
-    sluicelab load http://127.0.0.1:8080/ -c 64 -d 10s       how much does it bear\n  \
+    sluicelab load http://127.0.0.1:8080/ -c 64 -d 10s       how much it can serve\n  \
     sluicelab load http://127.0.0.1:8080/ -c 64 -n 10000     how long 10000 requests take\n  \
     sluicelab load http://127.0.0.1:8080/ -r 500 --fail-if 'p99 > 50ms' --fail-if 'non-2xx > 0'\n\
     \x20                                                          are 99% answered in 50 ms at 500/s\n\n\
-    How much a server bears: -c asks again as soon as it is answered, and the line ANSWER tells what came \
-    of it. If a CPU of this generator was full, the answer is \"at least N replies/s\" (exit code 3), and \
-    the line says how to find out more. The highest rate at which replies still come in time is looked for \
-    by `sluicelab compare A B --load 'mat: p99 < 50ms'`.\n\n\
+    How much a server can serve: with -c, each connection asks again as soon as it is answered, and the \
+    line ANSWER has the result. If a CPU of this generator was full, the result is \"at least N replies/s\" \
+    (exit code 3), and the line says how to find out more. To find the highest rate at which replies are \
+    still in time, use `sluicelab compare A B --load 'mat: p99 < 50ms'`.\n\n\
     Words of the table:\n  \
     reply time                 from when a request was sent (or waited for a new connection) to the last\n\
     \x20                            byte of its reply\n\
-    \x20   from intended start      the same from when the request was due: with waiting in line for a\n\
-    \x20                            connection, and what the generator was late\n\
-    \x20   with the unanswered      requests without a reply are in it, as longer than all others (>)\n\
+    \x20   from intended start      the same from when the request was due: includes queueing for a\n\
+    \x20                            connection, and delays of the generator\n\
+    \x20   with the unanswered      includes requests without a reply, as longer than all others (>)\n\
     \x20   until the first byte     from the first byte sent to the first byte of the reply\n\
     \x20   first to last byte       the rest of the reply\n\
-    \x20 given up after             how long clients waited that gave up (--timeout)\n\
-    \x20 < 10 KiB, 1.0% given up    replies of that size, and how many clients did not wait for them\n\
-    \x20 queue drops                connections that the kernel turned away in front of the server\n\
+    \x20 given up after             how long clients waited before they gave up (--timeout)\n\
+    \x20 < 10 KiB, 1.0% given up    replies of that size, and how many of them clients gave up\n\
+    \x20 queue drops                connections that the kernel dropped before the server saw them\n\
     \x20 waited for it              how long other programs kept the generator from its CPU: times are too\n\
     \x20                            long by that\n\n\
-    Ctrl-C ends a run and reports what was measured so far; in the warm-up that is nothing (exit code 3).\n\n\
+    Ctrl-C ends a run and reports what was measured so far. During the warm-up that is nothing (exit code \
+    3).\n\n\
     Exit codes: 0 measured, 1 no call was answered, or with --verify a reply was wrong or none was compared \
     (results are written nevertheless), 2 bad usage or input, 3 the generator was the bottleneck, so that \
-    times and rates are not valid, 4 something is so that --fail-if names (for errors and statuses also if \
-    the others are not valid). Calls that fail are a result otherwise.\n\n\
-    Files of results are opened before the run and emptied when it begins; --hdr and --calls are written as \
-    it goes on.\n\
-    One that can't be opened is refused (exit code 2); one that can't be written to its end costs nothing \
-    else (1).")]
+    times and rates are not valid, 4 a --fail-if expression is true (for errors and statuses, even if \
+    times and rates are not valid). Without --fail-if, calls that fail are only a result.\n\n\
+    Result files are opened before the run and emptied when it begins; --hdr and --calls are written during \
+    the run.\n\
+    If a file cannot be opened, there is no run (exit code 2). If a file cannot be written completely, all \
+    other results are still written (exit code 1).")]
 pub(crate) struct Options {
-    /// Where to: <http://127.0.0.1:8080/index.html>, or <unix:/path/of/socket:/index.html>; several take
-    /// turns. With --sessions or --urls the path is not used. A name is tried at all its addresses
+    /// The target: <http://127.0.0.1:8080/index.html>, or <unix:/path/of/socket:/index.html>; several are
+    /// used in turn. With --sessions or --urls the path is not used. A name is tried at all its addresses
     #[arg(value_name = "URL", value_parser = values::target)]
     url: Vec<Target>,
 
-    /// The same as an option; may be repeated
+    /// A target, as an option; may be repeated
     #[arg(long, value_name = "URL", value_parser = values::target)]
     target: Vec<Target>,
 
     #[command(flatten)]
     requests: AskedFor,
 
-    /// Arrivals in requests per second: 250, or steps such as 0-500:30s,500:1min,100
+    /// Rate of requests per second: 250, or steps such as 0-500:30s,500:1min,100
     #[arg(short, long, value_name = "R", value_parser = values::rate, help_heading = "How load comes")]
     rate: Option<Rate>,
 
-    /// Arrivals in sessions per second, written like --rate
+    /// Rate of sessions per second, written like --rate
     #[arg(long, value_name = "R", value_parser = values::rate, help_heading = "How load comes")]
     session_rate: Option<Rate>,
 
-    /// A closed loop of so many connections, 1 to 1000000. With --rate: so many are kept, and requests that
-    /// are due wait in line for one, no longer than --connect-timeout
+    /// Number of connections of a closed loop, 1 to 1000000. With --rate: so many connections are kept open,
+    /// and requests that are due queue for one, no longer than --connect-timeout
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
           help_heading = "How load comes")]
     connections: Option<u32>,
 
-    /// Clients of a class, with a rate in requests per second, patience, retries after timeouts, and
-    /// addresses of their own: 'slow: rate=20 timeout=2s retries=2 source=127.0.0.3'; may be repeated. What
-    /// is left out is as other options say
+    /// A class of clients with its own rate in requests per second, timeouts, retries after timeouts, and
+    /// addresses: 'slow: rate=20 timeout=2s retries=2 source=127.0.0.3'; may be repeated. Values that are
+    /// left out are those of the other options
     #[arg(long, value_name = "NAME: VALUES", value_parser = classes::class,
           conflicts_with_all = ["rate", "session_rate", "connections", "session_count"],
           help_heading = "How load comes")]
     class: Vec<ClassOption>,
 
-    /// How arrivals are spread around their rate, or that they come when the session file says [default:
-    /// exponential with a rate; without, logged]
+    /// How arrivals are spread around their rate; logged: at the times in the session file [default:
+    /// exponential with a rate, logged without]
     #[arg(long, value_enum, help_heading = "How load comes")]
     arrivals: Option<ArrivalsName>,
 
-    /// What arrivals are drawn from
+    /// Seed of the random arrivals
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "How load comes")]
     seed: u64,
 
-    /// End when so many requests are over, all connections together; before that, if --duration says so
+    /// End after so many requests, of all connections together, or after --duration if that is earlier
     #[arg(short = 'n', long = "requests", value_name = "N",
           value_parser = clap::value_parser!(u64).range(1..),
           conflicts_with_all = ["sessions", "session_count", "session_rate", "class"],
           help_heading = "How load comes")]
     request_count: Option<u64>,
 
-    /// End when so many sessions are over [default: when --duration is; the file's, at its times]
+    /// End after so many sessions [default: after --duration; at a file's times, after all its sessions]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
           help_heading = "How load comes")]
     session_count: Option<u64>,
 
-    /// When measuring ends
-    /// [default: after 10s; with --requests, --session-count, or at the session file's times, with the last].
-    /// The load goes on until the last request of that time is answered, or given up
+    /// How long to measure
+    /// [default: 10s; with --requests, --session-count, or at the session file's times, until the last one].
+    /// The load continues until the last request of that time is answered or given up
     #[arg(short, long, value_name = "TIME", value_parser = units::parse_time,
           help_heading = "How load comes")]
     duration: Option<Duration>,
 
-    /// Leave the first part of the run out of the measures
+    /// Leave this first part of the run out of the results
     #[arg(long, value_name = "TIME", value_parser = units::parse_time, default_value = "0s",
           help_heading = "How load comes")]
     warm_up: Duration,
@@ -150,34 +151,34 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIME", value_parser = units::parse_time, help_heading = "Clients")]
     connect_timeout: Option<Duration>,
 
-    /// What a client does after a timeout: give up its session, or ask again on another connection, whatever
-    /// the method
+    /// After a timeout, give up the session (fail), or ask again on another connection, whatever the method
+    /// (retry)
     #[arg(long, value_enum, default_value = "fail", help_heading = "Clients")]
     on_timeout: OnTimeout,
 
-    /// The pause after a burst whose session file does not say
+    /// The pause after a burst, if the session file gives none
     #[arg(long, value_name = "TIME", value_parser = units::parse_time, default_value = "0s",
           help_heading = "Clients")]
     think: Duration,
 
-    /// Connect from these local addresses in turn, such as 127.0.0.2-127.0.0.9; may be repeated. Name several
-    /// for more than some 14000 connections at a time: once half of an address's ports are taken, the kernel
+    /// Connect from these local addresses in turn, such as 127.0.0.2-127.0.0.9; may be repeated. More than
+    /// about 14000 connections at a time need several: once half of an address's ports are taken, the kernel
     /// is slow to find another
     #[arg(long, value_name = "ADDRESSES", value_parser = values::sources, help_heading = "Clients")]
     source: Vec<Several<IpAddr>>,
 
-    /// CPUs to run on, one thread for each, such as 1 or 2-3 [default: the last that is allowed]
+    /// CPUs to run on, one thread for each, such as 1 or 2-3 [default: the last allowed CPU]
     #[arg(long, value_name = "LIST", value_parser = values::cpus, help_heading = "Clients")]
     cpus: Option<Several<usize>>,
 
-    /// Run before all others of these CPUs, to be punctual on kernels that are slow to switch; not on the
-    /// server's CPUs. Needs root, or ulimit -r
+    /// Run with real-time priority, to be punctual on kernels that are slow to switch. Not on the server's
+    /// CPUs. Requires root, or ulimit -r
     #[arg(long, help_heading = "Clients")]
     realtime: bool,
 
-    /// For which part of the time, in percent, threads may wait for their CPUs behind others in a valid run:
-    /// more than 5 where several generators share a CPU on purpose, and are compared with each other only;
-    /// 100 where servers have it as well, so that only what threads run counts
+    /// How much of the time, in percent, threads may wait for their CPUs in a valid run. More than 5 is for
+    /// several generators that share a CPU on purpose, and are compared only with each other. 100 is for a
+    /// CPU shared with servers: then only the time that threads run counts
     #[arg(
         long,
         value_name = "PERCENT",
@@ -192,11 +193,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR", help_heading = "Results")]
     verify: Option<PathBuf>,
 
-    /// How to print results: for people, as JSON, as a line of names and a line of values, or as httperf does
+    /// How to print results: as a table, as JSON, as CSV (a line of names, a line of values), or like httperf
     #[arg(long, value_enum, default_value = "table", help_heading = "Results")]
     format: Format,
 
-    /// Write results as JSON to this file as well (docs/lab-results.md)
+    /// Also write results as JSON to this file (docs/lab-results.md)
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     json: Option<PathBuf>,
 
@@ -208,32 +209,32 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     calls: Option<PathBuf>,
 
-    /// The server's access log (combined, or JSON lines), to tell requests that it never read from those it
-    /// was too slow for
+    /// The server's access log (combined, or JSON lines), to distinguish requests that it never read from
+    /// requests that it answered too late
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     server_log: Option<PathBuf>,
 
-    /// A process of the server, whose network namespace's queue drops are counted [default: this namespace's,
-    /// if the targets are at addresses of this machine]
+    /// A process of the server. Queue drops are counted in its network namespace [default: this namespace, if
+    /// the targets are at addresses of this machine]
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..),
           help_heading = "Results")]
     server_pid: Option<u32>,
 
-    /// Hold the run against the papers' rules on timeouts and fairness
+    /// Check the run against the papers' rules on timeouts and fairness
     #[arg(long, help_heading = "Results")]
     rules: bool,
 
-    /// End with exit code 4 if this is so: 'p99 > 50ms', 'errors > 1%', 'non-2xx > 0', 'replies/s < 1000';
-    /// may be repeated. mean, max and any percentile (p50, p95, p99.9) are of waits: from when a request was
-    /// due to its reply. A call without a reply counts as longer than all others. errors and timeouts are
-    /// parts of the calls. 2xx, 3xx, 4xx, 5xx and non-2xx are replies, as numbers or as parts of the calls
-    /// (5xx > 1%). A reply of 4xx or 5xx is no error
+    /// End with exit code 4 if this is true: 'p99 > 50ms', 'errors > 1%', 'non-2xx > 0', 'replies/s < 1000';
+    /// may be repeated. mean, max and any percentile (p50, p95, p99.9) are of the time from when a
+    /// request was due to its reply. A call without a reply counts as longer than all others. errors and
+    /// timeouts are parts of the calls. 2xx, 3xx, 4xx, 5xx and non-2xx are numbers of replies, or parts of
+    /// the calls (5xx > 1%). A reply of 4xx or 5xx is not an error
     #[arg(long, value_name = "EXPRESSION", help_heading = "Results")]
     fail_if: Vec<Threshold>,
 }
 
 /// How long each address of a name is tried before the run.
-const LOOK_FOR_AN_ADDRESS: Duration = Duration::from_secs(2);
+const LONGEST_TRY: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, ValueEnum)]
 enum ArrivalsName {
@@ -244,7 +245,7 @@ enum ArrivalsName {
 }
 
 impl ArrivalsName {
-    /// How they are drawn, if they are.
+    /// The distribution, unless the session file has the times.
     fn drawn(self) -> Option<Arrivals> {
         match self {
             Self::Exponential => Some(Arrivals::Exponential),
@@ -270,13 +271,13 @@ enum Format {
 }
 
 impl Options {
-    /// Where to, each at an address where something listens, if it has several.
+    /// The targets. A name with several addresses is used at one where something listens.
     fn targets(&self) -> Vec<Target> {
         let sources: Vec<IpAddr> = self.source.iter().flat_map(|several| &several.0).copied().collect();
         let fits = |address: &SocketAddr| sources.iter().all(|from| from.is_ipv4() == address.is_ipv4());
-        let patience = self.connect_timeout.unwrap_or(self.timeout).min(LOOK_FOR_AN_ADDRESS);
+        let timeout = self.connect_timeout.unwrap_or(self.timeout).min(LONGEST_TRY);
         let all = self.url.iter().chain(&self.target).cloned();
-        all.map(|target| target.where_it_answers(patience, fits)).collect()
+        all.map(|target| target.where_it_answers(timeout, fits)).collect()
     }
 
     fn has_rate(&self) -> bool {
@@ -288,7 +289,7 @@ impl Options {
         self.connections.is_some() && !self.has_rate()
     }
 
-    /// What load of this kind is called.
+    /// The name of this kind of load.
     fn model(&self) -> &'static str {
         match () {
             () if self.is_closed() => "closed",
@@ -304,10 +305,10 @@ impl Options {
     }
 }
 
-/// Whether an option is one that a run of `sluicelab load` may have.
+/// Checks that `sluicelab load` takes an option.
 ///
 /// # Errors
-/// Why not, in a line.
+/// If it does not, the reason in one line.
 pub(super) fn check_option(option: &str) -> Result<(), String> {
     let command = Options::augment_args(clap::Command::new("load"));
     let typed = command.try_get_matches_from(["load", "--target=http://127.0.0.1", option]);
@@ -317,7 +318,7 @@ pub(super) fn check_option(option: &str) -> Result<(), String> {
     })
 }
 
-/// Plays it, reports, and says whether it is a measurement, and its figures are valid.
+/// Runs the load, reports the results, and returns the exit code: whether it is a measurement, and valid.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let targets = options.targets();
     let log = options.requests.sessions(&targets, options.is_closed())?;
@@ -348,7 +349,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         tell(&format!("sluicelab: NOTE: {short}"));
     }
     json.iter().try_for_each(Output::begin)?;
-    // What goes wrong from here on is told at the end, when all else has been written.
+    // Failures from here on are reported at the end, after all other results have been written.
     let mut failures: Vec<Error> = Vec::new();
     let logged = facts.arrivals.as_deref() == Some("logged");
     let last = duration.or(log.last_time().filter(|_| logged));
@@ -393,7 +394,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     facts.began_unix_s = began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     facts.outcome = outcome(&finished, options, schedules, interrupt::is_asked(), stolen);
     if logged {
-        // As many as there were is what the log asks for.
+        // The log asks for as many as there were.
         let per_session = log.calls() as f64 / log.len() as f64;
         facts.asked_sessions_per_s = facts.outcome.due_sessions.map(|due| due as f64 / facts.measured_s());
         facts.asked_requests_per_s = facts.asked_sessions_per_s.map(|rate| rate * per_session);
@@ -414,7 +415,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let valid = report::reasons_against(&finished.measures, &facts).is_empty();
     let judged = report::judge(&options.fail_if, &finished.measures, &facts);
     let broken = || options.fail_if.iter().zip(&judged).filter(|(_, judged)| !judged.holds);
-    // What the server has answered, it has answered to a generator that is short of its CPU as well.
+    // Replies are what they are, even if the generator was short of CPU time.
     let broken_by_server = broken().any(|(threshold, judged)| {
         judged.found.is_some() && threshold.is_of_the_server_alone(&finished.measures)
     });
@@ -426,7 +427,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     })
 }
 
-/// Tells of a server whose process may run where the clients do.
+/// Prints a note if the server's process may run on CPUs of the clients.
 fn tell_of_unpinned(options: &Options, clients: &[usize]) {
     let remark = options.server_pid.and_then(|pid| pinned::remark("the server", pid, clients, &[]));
     if let Some(remark) = remark {
@@ -434,12 +435,12 @@ fn tell_of_unpinned(options: &Options, clients: &[usize]) {
     }
 }
 
-/// A server that has gone takes its counters with it, not the results.
+/// If the server has exited, its counters are gone. The other results remain.
 fn no_queue_drops(error: &io::Error) {
-    tell(&format!("sluicelab: cannot read the server's queue drops: {error}"));
+    tell(&format!("sluicelab: cannot read the server's queue drops, so results are without them: {error}"));
 }
 
-/// The run, and what is known of it before it begins.
+/// The run, and the facts that are known before it begins.
 fn plan(options: &Options, targets: &[Target], log: SessionLog) -> Result<(Run, Facts)> {
     let calls_per_session = log.calls() as f64 / log.len() as f64;
     let classes = classes::of(options, &log)?;
@@ -457,7 +458,8 @@ fn plan(options: &Options, targets: &[Target], log: SessionLog) -> Result<(Run, 
     };
     if !classes.iter().flat_map(|class| &class.sources).all(fits) {
         bail!(BadInput(
-            "--source: its addresses and the targets' must all be IPv4, or all IPv6; Unix sockets have none"
+            "--source: its addresses and the targets' must all be IPv4, or all IPv6; Unix sockets have no \
+             address"
                 .to_owned()
         ));
     }
@@ -470,7 +472,7 @@ fn plan(options: &Options, targets: &[Target], log: SessionLog) -> Result<(Run, 
         due / end.saturating_sub(options.warm_up).as_secs_f64()
     };
     let asked_of = |class: &Class| match &class.load {
-        // Known when it has been seen how long that takes.
+        // Known only after the run, from its length.
         Load::Arriving { .. } if logged => None,
         Load::Arriving { schedule, .. } => Some(average(schedule)),
         Load::Closed { .. } => None,
@@ -479,9 +481,9 @@ fn plan(options: &Options, targets: &[Target], log: SessionLog) -> Result<(Run, 
     let asked_of_class = |class: &Class| AskedOfClass {
         name: class.name.clone(),
         asked_requests_per_s: asked_of(class).unwrap_or(0.0) * calls_per_session,
-        connect_timeout_s: class.patience.connect.as_secs_f64(),
-        reply_timeout_s: class.patience.reply.as_secs_f64(),
-        retries: Some(class.patience.retries).filter(|retries| *retries < u32::MAX),
+        connect_timeout_s: class.timeouts.connect.as_secs_f64(),
+        reply_timeout_s: class.timeouts.reply.as_secs_f64(),
+        retries: Some(class.timeouts.retries).filter(|retries| *retries < u32::MAX),
         sources: class.sources.iter().map(IpAddr::to_string).collect(),
     };
     let closed = options.is_closed();
@@ -539,7 +541,7 @@ fn plan(options: &Options, targets: &[Target], log: SessionLog) -> Result<(Run, 
     Ok((run, facts))
 }
 
-/// Times that leave something to measure, and clients some patience.
+/// Checks that the times leave something to measure, and that no timeout is zero.
 fn check_times(options: &Options, duration: Option<Duration>) -> Result<(), BadInput> {
     if duration.is_some_and(|duration| duration.is_zero()) {
         return Err(BadInput("--duration 0s: allowed: from 1ms".to_owned()));
@@ -556,7 +558,7 @@ fn check_times(options: &Options, duration: Option<Duration>) -> Result<(), BadI
     Ok(())
 }
 
-/// The schedules of those who have one, with the most sessions that there are, if not endless.
+/// The schedules of classes that have one, each with its number of sessions if that is limited.
 fn schedules_of(classes: &[Class]) -> Vec<(Schedule, Option<u64>)> {
     let schedule = |class: &Class| match &class.load {
         Load::Arriving { schedule, count, .. } => Some((schedule.clone(), *count)),
@@ -608,7 +610,7 @@ fn print_results(options: &Options, finished: &Finished, facts: &Facts) -> Resul
         Format::Json => report::json(measures, facts, &options.fail_if),
         Format::Httperf => report::httperf(measures, facts),
     };
-    // What scripts read stays as it is; these lines are for people.
+    // These lines are for people. In the formats for scripts, they go to standard error.
     let mut say = |line: String| {
         if options.format == Format::Table { text.extend([&line, "\n"]) } else { tell(&line) }
     };
@@ -658,14 +660,14 @@ fn print_results(options: &Options, finished: &Finished, facts: &Facts) -> Resul
     Ok(())
 }
 
-/// What the terminal can show, by the locale (locale(7)).
+/// The characters that the terminal can show, by the locale (locale(7)).
 fn bars() -> Bars {
     let mut said = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
     let locale = said.find(|locale| !locale.is_empty()).unwrap_or_default().to_ascii_lowercase();
     if locale.contains("utf-8") || locale.contains("utf8") { Bars::Blocks } else { Bars::Ascii }
 }
 
-/// What was asked for can't be had here: the input is to blame, not the run.
+/// Errors that a different command line would avoid become [`BadInput`].
 fn unusable(error: RunError) -> anyhow::Error {
     match error {
         RunError::Shortage(_)

@@ -1,4 +1,4 @@
-//! What the commands that run experiments take: programs, CPUs, directories.
+//! The options that all commands that run experiments share: programs, CPUs, directories.
 
 use std::path::PathBuf;
 
@@ -12,25 +12,25 @@ use super::BadInput;
 
 /// Programs, CPUs, directories.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Where and with what")]
+#[command(next_help_heading = "Programs, CPUs and directories")]
 pub(crate) struct Where {
-    /// Our server, where no other build is named [default: beside this program]
+    /// The `sluice` to run, unless a server names another build [default: next to this program]
     #[arg(long, value_name = "FILE")]
     sluice: Option<PathBuf>,
-    /// The CPUs that servers run on [default: the first]
+    /// CPUs for the servers [default: the first]
     #[arg(long, value_name = "LIST", value_parser = Cpus::read)]
     server_cpus: Option<Cpus>,
-    /// The CPUs that clients run on [default: the last]
+    /// CPUs for the clients [default: the last]
     #[arg(long, value_name = "LIST", value_parser = Cpus::read)]
     client_cpus: Option<Cpus>,
-    /// Where files and sessions are kept for the next experiment [default: sluicelab in the user's cache
+    /// Where to keep files and sessions for later experiments [default: sluicelab in the user's cache
     /// directory]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// The directory of results; one that is there is gone on with [default: results/ and what is run]
+    /// The directory for results; an existing one is continued [default: a new one in results/]
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
-    /// Use the loopback interface even where network namespaces may be made
+    /// Use the loopback interface even if network namespaces can be made
     #[arg(long)]
     loopback: bool,
 }
@@ -45,14 +45,14 @@ impl Cpus {
 }
 
 impl Where {
-    /// Whether servers may have a share of a CPU each: of one that they have for themselves.
+    /// Whether each server can be limited to a part of a CPU. That requires a single CPU for the servers.
     pub(super) fn may_share(&self) -> bool {
         let one = self.server_cpus.as_ref().is_none_or(|Cpus(cpus)| cpus.len() == 1);
         one && !self.loopback && lab::run::may_isolate()
     }
 
-    /// What goes on with a directory has to be told again: all of these but the directory, as a shell takes
-    /// them.
+    /// These options as a shell takes them, without the directory. The command that resumes a directory has
+    /// to repeat them.
     pub(super) fn typed(&self) -> String {
         let path = |name: &str, path: &Option<PathBuf>| {
             path.as_ref().map(|path| format!("--{name}={}", path.display()))
@@ -70,21 +70,22 @@ impl Where {
         all.into_iter().flatten().flat_map(|option| [" ".to_owned(), shell::quoted(&option)]).collect()
     }
 
-    /// What an experiment is run with.
+    /// The programs, CPUs and directories of an experiment, checked.
     pub(super) fn means(&self) -> Result<Means> {
         let sluicelab = std::env::current_exe()?;
         let sluice = self.sluice.clone().unwrap_or_else(|| sluicelab.with_file_name("sluice"));
         let sluice = sluice.canonicalize().map_err(|error| {
-            BadInput(format!("--sluice {}: {error} (cargo build --release)", sluice.display()))
+            BadInput(format!("--sluice {}: {error}; build it with `cargo build --release`", sluice.display()))
         })?;
         let cores = std::thread::available_parallelism()?.get();
         if cores < 2 {
-            return Err(BadInput("servers and clients need a CPU each, and there is one".to_owned()).into());
+            let said = "servers and clients need a CPU each, but this machine has only one";
+            return Err(BadInput(said.to_owned()).into());
         }
         let or = |cpus: &Option<Cpus>, usual: usize| cpus.clone().map_or(vec![usual], |Cpus(cpus)| cpus);
         let (server_cpus, client_cpus) = (or(&self.server_cpus, 0), or(&self.client_cpus, cores - 1));
         if server_cpus.iter().any(|cpu| client_cpus.contains(cpu)) {
-            let said = "--server-cpus and --client-cpus have one in common: allowed: different ones";
+            let said = "--server-cpus and --client-cpus have a CPU in common; allowed: different CPUs";
             return Err(BadInput(said.to_owned()).into());
         }
         let data = match &self.data {

@@ -1,4 +1,4 @@
-//! The subcommands of sluicelab, a file for each, and what they share.
+//! The subcommands of sluicelab, one file each, and what they share.
 
 mod asked;
 pub(crate) mod besim;
@@ -20,7 +20,7 @@ use std::path::Path;
 
 use ::load::output::Output;
 
-/// What was typed, or a file that was named, is not acceptable.
+/// A mistake in the command line, or in a file that it names.
 #[derive(Debug)]
 pub(crate) struct BadInput(pub(crate) String);
 
@@ -32,12 +32,13 @@ impl std::fmt::Display for BadInput {
 
 impl std::error::Error for BadInput {}
 
-/// Says a line on standard error, whether anybody can hear it or not: `eprintln!` panics where nobody can.
+/// Prints a line on standard error, and ignores failures. `eprintln!` would panic if standard error is
+/// closed.
 pub(crate) fn tell(line: &str) {
     let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
-/// The file of an option, before work that would be lost without it.
+/// Opens the output file of an option. Call this before the work, whose results would otherwise be lost.
 fn output(option: &str, path: &Path) -> Result<Output, BadInput> {
     Output::open(path).map_err(|error| BadInput(format!("{option} {}: {error}", path.display())))
 }

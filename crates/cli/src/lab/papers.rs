@@ -1,4 +1,4 @@
-//! `sluicelab papers`: what papers found, what is measured of it here, and what came of that.
+//! `sluicelab papers`: findings of papers, their measurements here, and the verdicts on them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use crate::console::print;
 #[derive(Debug, Args)]
 #[command(
     subcommand_value_name = "WHAT",
-    after_help = "Without a subcommand all rows are listed, a line each, with what is said of them today.\n\n\
+    after_help = "Without a subcommand, all findings are listed, one row each, with their verdicts today.\n\n\
     Exit codes: 0 done; 1 failure while running, or interrupted; 2 bad usage or input."
 )]
 pub(crate) struct Options {
@@ -35,17 +35,17 @@ pub(crate) struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Tell all that is known of a row: the paper's numbers, ours, and how to repeat it
+    /// Show all that is known of a row: the paper's numbers, ours, and how to repeat it
     Show {
         /// The row's name in the list, such as B04-8
         #[arg(value_name = "ROW")]
         id: String,
     },
-    /// Measure rows, and keep what came of it
+    /// Measure rows, and keep the results
     Run(Box<Run>),
     /// Write the page of all rows
     ///
-    /// In the source tree it judges all kept journals again, and writes docs/papers.md as well.
+    /// In the source tree, also evaluates all kept journals again, and writes docs/papers.md.
     Report {
         /// The page [default: papers.html; in the source tree target/reports/papers.html]
         #[arg(long, value_name = "FILE")]
@@ -58,8 +58,8 @@ enum Command {
 #[command(
     after_help = "A row is measured in results/papers. When it is complete, its journal, its environment and \
     its experiment are kept in docs/measurements/papers of the source tree, elsewhere in results/papers, or \
-    in --out DIR. With --resume a run goes on that was interrupted, and rows are left out whose experiment \
-    is kept as it is today.\n\n\
+    in --out DIR. With --resume, an interrupted run continues, and rows are skipped if the same version of \
+    their experiment is already kept.\n\n\
     Exit codes: 0 measured, whatever was found; 1 failure while running, or interrupted; 2 bad usage or \
     input."
 )]
@@ -67,13 +67,13 @@ struct Run {
     /// Rows by their names in the list, such as B04-8
     #[arg(value_name = "ROW", required_unless_present = "all", conflicts_with = "all")]
     ids: Vec<String>,
-    /// All rows that have an experiment, one after the other; one that fails does not end the others
+    /// All rows that have an experiment, one after the other; a failure does not stop the others
     #[arg(long)]
     all: bool,
-    /// Go on with what is missing
+    /// Continue an interrupted run, and skip what is measured already
     #[arg(long)]
     resume: bool,
-    /// Show the shape in at most three minutes, without root: ratios and no verdict, and nothing is kept
+    /// Show the shape in at most three minutes, without root: ratios, but no verdict; nothing is kept
     #[arg(long, conflicts_with_all = ["resume", "all"])]
     quick: bool,
     #[command(flatten)]
@@ -143,7 +143,7 @@ fn catalogue() -> Result<Catalogue> {
     Catalogue::embedded().map_err(|error| anyhow!("experiments/papers.toml: {error}"))
 }
 
-/// What is measured, in the source tree or below `results`, and else what this program was built with.
+/// Measurements from the source tree or `results`, and otherwise those that are built into this program.
 fn known() -> Result<Measured> {
     Measured::embedded()?.with(&base().join(measured::FILE))
 }
@@ -170,17 +170,17 @@ fn experiments_of<'a>(rows: &[&'a Row]) -> Vec<(&'a str, &'a str)> {
     all
 }
 
-/// Why a row is not run, if nothing of it is.
+/// Why a row cannot be run, if so.
 fn why_not(row: &Row) -> Option<String> {
     match &row.here {
-        Here::Waits(what) => Some(format!("{} waits for {what}", row.id)),
+        Here::Waits(what) => Some(format!("{} cannot be measured yet: it waits for {what}", row.id)),
         Here::NotHere { reason, instead } => {
             Some(format!("{} can't be measured here: {reason}; instead: {instead}", row.id))
         }
         Here::Measured(names) => row
             .measurable()
             .is_empty()
-            .then(|| format!("{}: experiments/{} is planned, and not written yet", row.id, names.join(", "))),
+            .then(|| format!("{}: experiments/{} is planned, but not written yet", row.id, names.join(", "))),
     }
 }
 
@@ -215,7 +215,7 @@ impl Run {
         Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Measures an experiment and keeps the results, unless there are some.
+    /// Measures an experiment and keeps the results, unless they are kept already.
     fn measure(&self, catalogue: &Catalogue, name: &str, id: &str) -> Result<()> {
         let text = catalogue::experiment(name).with_context(|| format!("no experiment is called {name}"))?;
         let experiment = Experiment::parse(text).map_err(Refused::because)?;
@@ -226,8 +226,8 @@ impl Run {
         let older = self.means.out.is_none().then(|| base().join(catalogue.directory(name)));
         for directory in [Some(&to), older.as_ref()].into_iter().flatten().filter(|_| self.resume) {
             if kept::is_kept(&experiment, directory)? {
-                super::tell(&format!("{name}: is kept in {}", directory.display()));
-                // It may have been interrupted before it was noted.
+                super::tell(&format!("{name}: already measured, in {}", directory.display()));
+                // A run may have been interrupted before it was noted.
                 return if directory == &to { self.note(name, &experiment, &to) } else { Ok(()) };
             }
         }
@@ -235,13 +235,14 @@ impl Run {
         let work = Path::new("results/papers").join(format!("{}-{hash}", catalogue::stem(name)));
         if work.exists() && !self.resume {
             let told = format!(
-                "a run of it was begun in {}: go on with --resume, or remove that directory",
+                "a run of this experiment was begun in {}; continue it with --resume, or remove that \
+                 directory",
                 work.display()
             );
             return Err(BadInput(told).into());
         }
         super::tell(&format!("\n{name}, for {id}"));
-        // It may say something else by now, as long as it measures the same.
+        // Its text may have changed since, as long as it measures the same.
         let begun = work.join(EXPERIMENT);
         if begun.exists() {
             write(&begun, text)?;
@@ -262,7 +263,7 @@ impl Run {
         Ok(())
     }
 
-    /// The command that goes on with all that was asked for.
+    /// The command that continues with all rows that were asked for.
     fn go_on(&self) -> String {
         let rows = if self.all { "--all".to_owned() } else { self.ids.join(" ") };
         let out = self.means.out.as_ref();
@@ -270,7 +271,7 @@ impl Run {
         format!("papers run {rows} --resume{out}{}", self.means.typed())
     }
 
-    /// Where it is noted what was measured.
+    /// The file that notes what was measured.
     fn noted(&self) -> PathBuf {
         match &self.means.out {
             Some(out) => out.join("measured.json"),
@@ -305,7 +306,7 @@ impl Run {
             interrupt::catch()?;
             print(&format!("\n{}\n", quick.run(&means, &Progress::new())?))?;
         }
-        print("This is a look and no verdict.\n")?;
+        print("This is a pilot run, not a verdict.\n")?;
         Ok(())
     }
 }

@@ -1,10 +1,10 @@
-//! Whether servers that run already keep to CPUs of their own. Those that the lab starts are pinned; others
-//! may run where the clients do, and then each slows the other down.
+//! Checks whether servers that already run are kept off the clients' CPUs. The lab pins servers that it
+//! starts. Other servers may run on the clients' CPUs, and then server and clients slow each other down.
 
 use machine::process;
 
-/// What is said of a server's process that may run on the clients' CPUs, if it may. `server` is what it is
-/// called, and `free` are CPUs that it could have.
+/// A remark if a server's process may run on the clients' CPUs. `server` is its name, and `free` are CPUs
+/// that it could use instead.
 pub(super) fn remark(server: &str, pid: u32, clients: &[usize], free: &[usize]) -> Option<String> {
     let processes = process::tree(pid).ok()?;
     let shared = |pid: &u32| {
@@ -23,7 +23,7 @@ pub(super) fn remark(server: &str, pid: u32, clients: &[usize], free: &[usize]) 
         }
     };
     Some(format!(
-        "{server} (process {pid}) may run on CPU {shared}, where the clients run: then each slows the other \
+        "{server} (process {pid}) may run on CPU {shared}, where the clients run, so they slow each other \
          down. Pin it to other CPUs: {how}"
     ))
 }

@@ -1,4 +1,4 @@
-//! A run as it goes on: a line that changes on a terminal, a line every few seconds elsewhere.
+//! The progress of a run: a line that changes on a terminal, otherwise a new line every few seconds.
 
 use std::time::{Duration, Instant};
 
@@ -6,20 +6,20 @@ use lab::progress::Display;
 use load::engine::Progress;
 use load::schedule::Schedule;
 
-/// When a run is over, as far as is known beforehand.
+/// When a run ends, as far as that is known beforehand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum End {
-    /// After so long.
+    /// After this time.
     After(Duration),
-    /// When so many requests are over.
+    /// After so many requests.
     Requests(u64),
-    /// When so many sessions are over.
+    /// After so many sessions.
     Sessions(u64),
     Unknown,
 }
 
 impl End {
-    /// A time that was said goes before numbers: they may never be reached.
+    /// A given time comes before numbers, which may never be reached.
     pub(super) fn of(requests: Option<u64>, sessions: Option<u64>, duration: Option<Duration>) -> Self {
         match (duration, requests, sessions) {
             (Some(duration), ..) => Self::After(duration),
@@ -60,24 +60,24 @@ impl End {
     }
 }
 
-/// Who watches a run.
+/// Shows the progress of a run.
 pub(super) struct Watcher {
     display: Display,
     end: End,
-    /// With the most sessions that there are, if not endless.
+    /// Each with its number of sessions, if that is limited.
     schedules: Vec<(Schedule, Option<u64>)>,
     /// What arrives: sessions, connections or requests.
     unit: String,
-    /// What was so far, and when: rates are from then on.
+    /// The progress that rates are computed from, and when it was.
     before: Option<Progress>,
     since: Instant,
 }
 
-/// Over how long rates are at least, on a terminal too, where they are shown more often.
+/// The shortest time that rates are computed over, although a terminal shows them more often.
 const LEAST: Duration = Duration::from_secs(1);
 
 impl Watcher {
-    /// Of a run that ends so, with those schedules of so many sessions, or whatever it is, at most.
+    /// For a run with this end and these schedules. `unit` is what arrives.
     pub(super) fn new(end: End, schedules: Vec<(Schedule, Option<u64>)>, unit: &str) -> Self {
         let all = end.all();
         let template = if all.is_some() { "{bar:20} {msg}, {eta} left" } else { "{spinner} {msg}" };
@@ -85,7 +85,7 @@ impl Watcher {
         Self { display, end, schedules, unit, before: None, since: Instant::now() }
     }
 
-    /// Shows how far it is.
+    /// Shows the progress if it is time for that.
     pub(super) fn show(&mut self, now: Progress) {
         if !self.display.is_due() {
             return;
@@ -141,17 +141,18 @@ impl Watcher {
     }
 }
 
-/// What is asked for and has no reply yet. It shows that a server stands still whose last replies were quick.
+/// Calls without a reply. They show that a server has stopped, even if its last replies were fast.
 fn waiting(now: &Progress) -> String {
     match now.waiting {
         0 => format!("{} open", now.open),
         calls => {
-            format!("{} open, {calls} calls wait, one for {:.2} s", now.open, now.longest_wait.as_secs_f64())
+            let longest = now.longest_wait.as_secs_f64();
+            format!("{} open, {calls} calls wait, the longest for {longest:.2} s", now.open)
         }
     }
 }
 
-/// A rate without a digit too many, and without a small one being none.
+/// A rate with few digits. A small rate is not shown as 0.
 fn short(rate: f64) -> String {
     match rate {
         0.0 => "0".to_owned(),
@@ -200,7 +201,7 @@ mod tests {
         let mut now = Progress { open: 8, ..Progress::default() };
         assert_eq!(waiting(&now), "8 open");
         (now.waiting, now.longest_wait) = (5, Duration::from_millis(1234));
-        assert_eq!(waiting(&now), "8 open, 5 calls wait, one for 1.23 s");
+        assert_eq!(waiting(&now), "8 open, 5 calls wait, the longest for 1.23 s");
     }
 
     #[test]

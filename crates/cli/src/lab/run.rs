@@ -1,5 +1,5 @@
-//! `sluicelab run`, `compare` and `report`: experiments, from their files or from the command line, and what
-//! their directories say.
+//! `sluicelab run` and `report`: runs experiments and reports their results. `compare`, `tune` and `papers`
+//! use the same functions.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,8 +25,8 @@ use crate::console::print;
 #[derive(Debug, Args)]
 #[command(
     after_help = "An experiment is a TOML file, see docs/experiments.md and the directory experiments/.\n\
-    What was interrupted, by whatever, goes on with --resume DIR, or with the same command and --out DIR.\n\
-    As root it makes network namespaces and control groups of its own, and takes them away.\n\n\
+    To continue an interrupted run, use --resume DIR, or the same command with --out DIR.\n\
+    As root, it makes its own network namespaces and control groups, and removes them afterwards.\n\n\
     Exit codes: 0 measured, whatever was found; 1 failure while running, or interrupted; 2 bad usage or \
     input."
 )]
@@ -34,10 +34,10 @@ pub(crate) struct Options {
     /// The experiment's file
     #[arg(value_name = "EXPERIMENT.toml", required_unless_present = "resume")]
     experiment: Option<PathBuf>,
-    /// Go on with what is missing in a directory of results
+    /// Continue an interrupted run in its directory of results
     #[arg(long, value_name = "DIR", conflicts_with_all = ["experiment", "out"])]
     resume: Option<PathBuf>,
-    /// Only check the experiment's file and the files that it names, and say how long it takes
+    /// Only check the experiment's file and the files that it names, and print how long a run takes
     #[arg(long, conflicts_with = "resume")]
     check: bool,
     #[command(flatten)]
@@ -50,10 +50,10 @@ pub(crate) struct Report {
     /// A directory that `sluicelab run`, `compare` or `tune` has written
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Print tables in Markdown: a row for each point, the best of each kind of server
+    /// Print Markdown tables: a row for each point, with the best of each kind of server
     #[arg(long, conflicts_with = "pictures")]
     markdown: bool,
-    /// Write every figure of the page into this directory, as SVG for documents, light or dark
+    /// Write every figure of the report to this directory, as SVG for light and dark documents
     #[arg(long, value_name = "DIR")]
     pictures: Option<PathBuf>,
 }
@@ -62,7 +62,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let (path, directory) = match (&options.resume, &options.experiment) {
         (Some(directory), _) => (directory.join(results::EXPERIMENT), Some(directory.clone())),
         (None, Some(path)) => (path.clone(), options.means.out.clone()),
-        (None, None) => return Err(BadInput("no experiment is named".to_owned()).into()),
+        (None, None) => {
+            let said = "no experiment is named; give its file, or --resume DIR";
+            return Err(BadInput(said.to_owned()).into());
+        }
     };
     let experiment = Experiment::read(&path).map_err(BadInput)?;
     if options.check {
@@ -87,23 +90,24 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs it, and says what came of it, and beforehand if nothing can.
+/// Checks and runs an experiment, and prints its results. Warns first if there are too few rounds.
 pub(super) fn carry_out(text: &str, directory: &Path, options: &means::Where) -> Result<()> {
     carry_out_as(text, directory, options, &resuming(directory, options))
 }
 
-/// The same, by another command than `run`: with what follows this program's name, it goes on.
+/// The same for another command than `run`. `go_on` is what follows the program's name in the command that
+/// resumes.
 pub(super) fn carry_out_as(text: &str, directory: &Path, options: &means::Where, go_on: &str) -> Result<()> {
     let means = options.means()?;
     carry(&run::check(text, directory, &means)?, directory, options, go_on)
 }
 
-/// How `run` goes on with a directory.
+/// The `run` command that resumes a directory.
 fn resuming(directory: &Path, options: &means::Where) -> String {
     format!("run --resume {}{}", quoted_path(directory), options.typed())
 }
 
-/// The same, for servers that are all to take part: each is asked whether it takes its settings.
+/// The same, but first each server is asked whether it accepts its settings, so that all of them take part.
 pub(super) fn carry_out_with_all(text: &str, directory: &Path, options: &means::Where) -> Result<()> {
     let means = options.means()?;
     let checked = run::check(text, directory, &means)?;
@@ -131,7 +135,7 @@ fn carry(checked: &run::Checked<'_>, directory: &Path, options: &means::Where, g
     tell(directory)
 }
 
-/// Tells of servers that run already, and may run where the clients do.
+/// Prints a note about servers that already run and may use the clients' CPUs.
 fn tell_of_unpinned(experiment: &Experiment, means: &Means) {
     for spec in experiment.servers() {
         let pid = spec.running().and_then(|running| running.pid);
@@ -152,8 +156,8 @@ pub(super) fn quoted_path(path: &Path) -> String {
     shell::quoted(&path.display().to_string())
 }
 
-/// The error. If an operator has stopped this program, it says how far the run has come, which command goes
-/// on, and which one shows what there is so far.
+/// The error. If the user has interrupted the program, it says instead how far the run has come, which
+/// command continues it, and which one shows the results so far.
 pub(super) fn or_how_to_go_on(
     error: anyhow::Error,
     progress: &Progress,
@@ -167,19 +171,19 @@ pub(super) fn or_how_to_go_on(
         (_, 0) => "before the first trial".to_owned(),
         (done, all) => format!("after {done} of {all} trials"),
     };
-    // A bar that is taken away is full.
+    // Removing the bar sets it to full, so it ends only after its count was read.
     progress.end();
     let report = reported.map_or_else(String::new, |directory| {
         format!("\nsee the report so far with: {} report {}", program(), quoted_path(directory))
     });
-    anyhow!("interrupted {done}\ngo on with: {go_on}{report}")
+    anyhow!("interrupted {done}\ncontinue with: {go_on}{report}")
 }
 
-/// Whether options for clients are such as `sluicelab load` takes.
+/// Checks that `sluicelab load` takes the options for clients.
 fn check_clients(experiment: &Experiment) -> Result<(), BadInput> {
     for point in &experiment.points {
         for option in &point.setting.clients {
-            // Networks are those of a trial.
+            // The actual networks are known only in a trial.
             load::check_option(&option.replace("{networks}", "127.78"))
                 .map_err(|why| BadInput(format!("{:?}: clients: {option:?}: {why}", point.name)))?;
         }
@@ -187,7 +191,7 @@ fn check_clients(experiment: &Experiment) -> Result<(), BadInput> {
     Ok(())
 }
 
-/// The report's address comes last.
+/// Prints the results, writes the report, and prints its address last.
 pub(super) fn tell(directory: &Path) -> Result<()> {
     let directory = &tuned::reported(directory);
     let results = Results::of(directory)?;
@@ -224,7 +228,7 @@ fn about(time: Duration) -> String {
     format!("about {number} {unit}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A directory that is not there yet.
+/// The path of a new directory for results.
 pub(super) fn fresh(name: &str) -> PathBuf {
     let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
     Path::new("results").join(format!("{name}-{now}"))

@@ -1,4 +1,4 @@
-//! `sluicelab sessions`: writes session files, drawn for a file set or taken from an access log.
+//! `sluicelab sessions`: writes session files, generated for a file set or taken from an access log.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,25 +20,25 @@ use workload::{dynamic, replay, simple, specweb99, support, wsesslog};
 use super::{BadInput, output, tell};
 use crate::console::print;
 
-/// What sessions are like.
+/// The kinds of sessions.
 #[derive(Subcommand)]
 #[command(after_help = "The files are in the syntax of httperf's --wsesslog, and can be written by hand:\n\
-        \x20 /index.html think=2.0             at the margin: begins a burst; clients think 2 s after it\n\
-        \x20     /style.css                    indented: sent when the first reply of the burst is there\n\
+        \x20 /index.html think=2.0             not indented: begins a burst; clients pause 2 s after it\n\
+        \x20     /style.css                    indented: sent after the first reply of the burst\n\
         \x20 /form method=POST contents=\"a=b\"  another burst of the same client\n\
         \x20                                   an empty line ends a session\n\
         \x20 /another.html\n\
-        docs/lab.md (Sessions) has all of it. FILE.manifest.json says what is in a file that was drawn.")]
+        docs/lab.md (Sessions) has the full syntax. FILE.manifest.json describes a generated file.")]
 pub(crate) enum Options {
-    /// SPECweb99's: 30% of one request, the others of 5 to 15, for files by Zipf's law
+    /// SPECweb99's: 30% have one request, the others 5 to 15, for files by Zipf's law
     Specweb99(Specweb99),
-    /// People who look for a driver, page by page with images, and some download one
+    /// Users who look for a driver, page by page with images; some download it
     Support(Support),
     /// Requests for the file of one packet
     OnePacket(Simple),
     /// Requests for the file of 1 KiB
     Single(Simple),
-    /// Requests for each of the sizes, or for one
+    /// Requests for each size of the file set, or for one
     Fixed(Fixed),
     /// SPECweb99's dynamic requests for pages of one size, for an application on libfcgi
     DynamicFixed(DynamicFixed),
@@ -46,23 +46,23 @@ pub(crate) enum Options {
     Constant(Constant),
     /// Requests for paths of your own, in turn
     Paths(Paths),
-    /// What clients did by an access log, so that a server can be loaded with yesterday's traffic
+    /// The requests of an access log, to repeat yesterday's traffic
     Replay(Replay),
 }
 
-/// Which files, how many sessions, where to.
+/// Options of generated sessions.
 #[derive(Args)]
 pub(crate) struct Draw {
     /// The root of a set of this kind that `sluicelab fileset` has written
     #[arg(long, value_name = "DIR")]
     fileset: PathBuf,
 
-    /// How many sessions
+    /// Number of sessions
     #[arg(long, value_name = "N", default_value_t = 10_000,
           value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     count: u32,
 
-    /// What they are drawn from
+    /// Seed of the random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
@@ -80,15 +80,15 @@ pub(crate) struct Specweb99 {
     #[arg(long, value_enum, value_name = "SPEC", default_value = "none")]
     off_times: OffTimesName,
 
-    /// The part of the requests that an application computes from the file, 0 to 1 (SPECweb99: 0.3)
+    /// The part of the requests that an application answers, from 0 to 1 (SPECweb99: 0.3)
     #[arg(long, value_name = "PART", default_value_t = 0.0, value_parser = part)]
     dynamic: f64,
 }
 
-/// What replies of one size are like.
+/// Options of sessions with replies of one size.
 #[derive(Args)]
 pub(crate) struct Replies {
-    /// The size of all replies: one of the file set, 32KiB to 4MiB
+    /// The size of all replies: one of the file set's, 32KiB to 4MiB
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     bytes: u64,
 
@@ -97,7 +97,7 @@ pub(crate) struct Replies {
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     calls: u32,
 
-    /// Whether the application tells the length of its replies; it does not in Yeung's thesis
+    /// Whether the application sends the length of its replies; in Yeung's thesis it does not
     #[arg(long, value_enum, value_name = "YES/NO", default_value = "no")]
     length: YesNo,
 }
@@ -136,7 +136,7 @@ pub(crate) struct Support {
     #[arg(long, value_name = "PART", default_value_t = 0.0, value_parser = part)]
     replaced: f64,
 
-    /// How long people think between pages, on average; 0s: not at all, which makes short runs steady
+    /// The average pause between pages; 0s: none, which makes short runs steady
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::parse_time)]
     think: Duration,
 }
@@ -168,7 +168,7 @@ pub(crate) struct Fixed {
     #[command(flatten)]
     simple: Simple,
 
-    /// Only sessions for the file of that size, one of the file set [default: one for each]
+    /// Only sessions for the file of this size [default: for each size of the file set]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     bytes: Option<u64>,
 }
@@ -178,7 +178,7 @@ pub(crate) struct Fixed {
     sluicelab sessions paths --path '/index.html 3' --path /logo.png --requests-per-connection 100 \
     --out mine")]
 pub(crate) struct Paths {
-    /// A path, such as /index.html; or with how often it is asked for among the others, such as
+    /// A path, such as /index.html, with an optional number, how often it is requested among the others:
     /// '/index.html 5'. May be repeated
     #[arg(long, value_name = "PATH", required = true)]
     path: Vec<String>,
@@ -199,11 +199,11 @@ pub(crate) struct Replay {
     #[arg(value_name = "LOG")]
     log: PathBuf,
 
-    /// After such a pause a client's next request begins another session
+    /// After a pause this long, a client's next request begins another session
     #[arg(long, value_name = "TIME", default_value = "30min", value_parser = units::parse_time)]
     gap: Duration,
 
-    /// Play it so many times as fast, 0.01 to 1000: the times at which sessions arrive, and all within
+    /// Replay this many times faster, 0.01 to 1000: the arrivals of sessions, and all pauses within
     #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = factor)]
     speed_up: f64,
 
@@ -219,7 +219,7 @@ enum OffTimesName {
     Surge,
 }
 
-/// Writes them, with a manifest.
+/// Writes a session file and its manifest.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     match options {
         Options::Specweb99(options) => run_specweb99(options),
@@ -281,7 +281,7 @@ fn run_constant(options: &Constant) -> Result<ExitCode> {
     write(file, out, "constant", None, &log, Vec::new())
 }
 
-/// Whether the set in a directory has a page of that size.
+/// Checks that the set in a directory has a page of that size.
 fn has_size(root: &Path, bytes: u64) -> Result<()> {
     let FileSet::DynamicFixed { sizes } = file_set(root, "dynamic-fixed")? else {
         return Err(another_set(root, "dynamic-fixed"));
@@ -343,23 +343,23 @@ fn run_replay(options: &Replay) -> Result<ExitCode> {
         tell(&format!("sluicelab: {lines:>8}: {reason} ({from}line {first})"));
     }
     if replayed.log.is_empty() {
-        // It was made to see whether it can be.
+        // The file was made only to see whether it can be written.
         if fs::metadata(&options.out).is_ok_and(|made| made.len() == 0) {
             let _ = fs::remove_file(&options.out);
         }
-        return Err(BadInput(format!("{name}: there is no request in it that can be played again")).into());
+        return Err(BadInput(format!("{name}: no request in it can be replayed")).into());
     }
     write(file, &options.out, "replay", None, &replayed.log, Vec::new())
 }
 
-/// The file to write. One that is there is written over only where its manifest says that it has sessions:
-/// the log that is to be played again would be gone.
+/// The file to write. An existing file is overwritten only if it has a manifest, so that no log to replay is
+/// lost.
 fn to_write(out: &Path) -> Result<Output, BadInput> {
     let is_there = fs::metadata(out).is_ok_and(|there| there.is_file() && there.len() > 0);
     let manifest = SessionsManifest::path(out);
     if is_there && !manifest.exists() {
         return Err(BadInput(format!(
-            "--out {}: that file is there, and there is no {} to say that it has sessions; allowed: another \
+            "--out {}: the file exists, and without {} it may not be a session file; allowed: another \
              name",
             out.display(),
             manifest.display()
@@ -398,7 +398,8 @@ fn write(
     ));
     for Check { what, asked, got, tolerance } in &broken {
         tell(&format!(
-            "sluicelab: {what}: {asked:.4} asked, {got:.4} got, {tolerance:.4} allowed; try another seed"
+            "sluicelab: {what}: {got:.4} instead of {asked:.4}, allowed difference {tolerance:.4}; try \
+             another --seed"
         ));
     }
     printed?;

@@ -1,4 +1,4 @@
-//! `sluicelab tune`: looks for the settings with which a server does best.
+//! `sluicelab tune`: searches for the settings with which a server is best by a measured quantity.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+use lab::analysis::verdict::{Says, Verdict};
 use lab::description::experiment::Experiment;
 use lab::description::quantity::Quantity;
-use lab::judging::verdict::{Says, Verdict};
 use lab::programs::interrupt;
 use lab::progress::Progress;
 use lab::record::tuned::{Dimension, FRESH, Found};
@@ -26,39 +26,40 @@ use crate::console::print;
 
 /// `sluicelab tune`.
 #[derive(Debug, Args)]
-#[command(after_help = "Settings are drawn so that each value takes part as often as any other. The better \
-    half of them is measured more often, twice. With more time than the default the neighbours of the two \
-    best are tried as well. At last the two best are measured again beside the settings as they come, and \
-    only that is reported: what was the best of many was lucky, too. It ends with the lines to write into \
-    the server's configuration, and how sure that is; or it says that the settings as they come are as good. \
-    Where --exhaustive is given all combinations are measured, as the papers did, however long it takes.\n\n\
-    Before anything is measured, the server is asked whether it takes each value.\n\n\
-    What was interrupted goes on with the same command and --out DIR.\n\n\
+#[command(after_help = "Combinations of settings are drawn so that each value occurs equally often. The \
+    better half of them is measured again with more rounds, twice. With more time than the default, the \
+    neighbours of the two best are tried as well. Finally the two best are measured again next to the \
+    unchanged settings. Only this last measurement is reported, because the best of many is partly luck. The \
+    output ends with the lines to write into the server's configuration, and how certain the gain is; or it \
+    says that the unchanged settings are as good. --exhaustive measures all combinations, as the papers did, \
+    however long that takes.\n\n\
+    Before anything is measured, the server is asked whether it accepts each value.\n\n\
+    To continue an interrupted search, repeat the command with --out DIR.\n\n\
     Exit codes: 0 found; 1 failure while running, or interrupted; 2 bad usage or input.")]
 pub(crate) struct Options {
-    /// Whose settings: sluice, nginx, lighttpd, apache, with settings that stay as they are, such as
-    /// 'sluice: --backlog=128'
+    /// The server, such as nginx or 'sluice: --backlog=128': sluice, nginx, lighttpd or apache, optionally
+    /// with settings that stay fixed
     #[arg(value_name = "SERVER", default_value = "sluice")]
     server: Spec,
-    /// A setting and its values, from the least to the most, such as '--workers=1,2,4'; may be repeated
+    /// A setting and its values, from the lowest to the highest, such as '--workers=1,2,4'; may be repeated
     /// [default: what matters most for the server]
     #[arg(long, value_name = "SETTING=VALUE,VALUE...", allow_hyphen_values = true)]
     vary: Vec<Dimension>,
-    /// What is to be best: replies/s, CPU us/reply, Mbit/s, 'mean ms', 'p99 ms', ...
+    /// The quantity to optimize: replies/s, CPU us/reply, Mbit/s, 'mean ms', 'p99 ms', ...
     #[arg(long, value_name = "QUANTITY", default_value = "CPU us/reply",
         value_parser = Quantity::to_be_best)]
     by: Quantity,
-    /// Workload, load and all else as an experiment's first point has them
+    /// Take workload, load and everything else from the first point of this experiment
     #[arg(long, value_name = "EXPERIMENT.toml", conflicts_with_all = ["workload", "root", "load", "rate",
           "connections", "by"])]
     like: Option<PathBuf>,
-    /// How long it may take, about
+    /// How long the search may take, approximately
     #[arg(long, value_name = "TIME", default_value = "3min", value_parser = units::parse_time)]
     budget: Duration,
     /// Measure all combinations
     #[arg(long, conflicts_with = "budget")]
     exhaustive: bool,
-    /// What is drawn from
+    /// Seed of the random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u32,
     #[command(flatten)]
@@ -95,16 +96,16 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     ));
     let progress = Progress::new();
     let found = search.run(&directory, &means, &progress).map_err(|error| {
-        // The same command, which finds the directory by itself only if that was named.
+        // The same command continues, with --out if that was not given.
         let mut go_on = means.command.clone();
         if options.means.out.is_none() {
             go_on = format!("{go_on} --out {}", run::quoted_path(&directory));
         }
         run::or_how_to_go_on(error, &progress, &go_on, latest(&directory).as_deref())
     })?;
-    for heat in &found.heats {
-        print(&format!("\n{}, by {}:\n", heat.in_words(), found.quantity))?;
-        for rank in heat.ranks.iter().take(8) {
+    for pass in &found.passes {
+        print(&format!("\n{}, by {}:\n", pass.in_words(), found.quantity))?;
+        for rank in pass.ranks.iter().take(8) {
             let mark = if rank.is_valid { "" } else { "!" };
             let median =
                 rank.median.map_or("would not run".to_owned(), |median| format!("{median:.2}{mark}"));
@@ -120,7 +121,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What to set, how sure that is, and what more time would bring.
+/// What to set, how certain the gain is, and what more time would add.
 fn conclusion(search: &Search, found: &Found, directory: &Path) -> Result<String> {
     let Results { verdicts, .. } = Results::of(&directory.join(FRESH))?;
     let best = found.best().context("none of the two best could be measured again")?;
@@ -156,12 +157,12 @@ fn conclusion(search: &Search, found: &Found, directory: &Path) -> Result<String
     Ok(said)
 }
 
-/// What became of the best that was found, beside the settings as they come.
+/// How the best that was found compares with the unchanged settings.
 #[derive(Debug, PartialEq)]
 enum Ending {
     Better(Ratio),
     Worse(Ratio),
-    /// No difference was seen.
+    /// No significant difference.
     Tie(Ratio),
     /// Nothing can be said, and why.
     Unknown(String),
@@ -170,7 +171,7 @@ enum Ending {
 impl Ending {
     fn of(verdict: Option<&Verdict>) -> Self {
         let Some(verdict) = verdict else {
-            return Self::Unknown("the best was not measured beside them".to_owned());
+            return Self::Unknown("the best was not measured next to them".to_owned());
         };
         match (&verdict.says, verdict.ratio) {
             (Says::Less | Says::More, Some(ratio)) if verdict.is_better() == Some(true) => {
@@ -183,7 +184,7 @@ impl Ending {
         }
     }
 
-    /// In a sentence or two that need no table.
+    /// In a sentence or two, without a table.
     fn told(&self, defaults: &str, quantity: &str) -> String {
         let measured = |ratio: &Ratio| {
             let range = ratio.interval.map_or_else(String::new, |Interval { lower, upper }| {
@@ -215,19 +216,22 @@ impl Ending {
                     )
                 } else {
                     format!(
-                        "Keep the {defaults}: that the best that was found differs from them is not certain; \
-                         it may do so by up to {within:.1}% ({measured})."
+                        "Keep the {defaults}: the best that was found is not significantly different; it may \
+                         differ by up to {within:.1}% ({measured})."
                     )
                 }
             }
             Self::Unknown(why) => {
-                format!("Keep the {defaults}: nothing can be said of the best that was found, as {why}.")
+                format!(
+                    "Keep the {defaults}: the best that was found cannot be compared with them, because \
+                     {why}."
+                )
             }
         }
     }
 }
 
-/// Up to how many percent what was found is called as good.
+/// Up to how many percent of difference settings are called as good.
 const CLOSE: f64 = 5.0;
 
 /// How far a ratio is from one.
@@ -235,11 +239,11 @@ fn percent(ratio: f64) -> f64 {
     (ratio - 1.0).abs() * 100.0
 }
 
-/// The directory of the heat that was measured last.
+/// The directory of the most recent pass.
 fn latest(directory: &Path) -> Option<PathBuf> {
-    let heats = directory.read_dir().ok()?.flatten().map(|entry| entry.path());
-    let begun = heats.filter_map(|heat| Some((heat.join(JOURNAL).metadata().ok()?.modified().ok()?, heat)));
-    begun.max().map(|(_, heat)| heat)
+    let passes = directory.read_dir().ok()?.flatten().map(|entry| entry.path());
+    let begun = passes.filter_map(|pass| Some((pass.join(JOURNAL).metadata().ok()?.modified().ok()?, pass)));
+    begun.max().map(|(_, pass)| pass)
 }
 
 impl Options {
@@ -274,7 +278,7 @@ impl Options {
     }
 }
 
-/// The first of a point's workloads under the first of its loads, without servers of its own.
+/// The first of a point's workloads under the first of its loads, without its own servers.
 fn one_point(point: &mut Table) {
     point.remove("servers");
     for key in ["workload", "load"] {
@@ -299,7 +303,8 @@ mod tests {
         assert!(tie.starts_with(within), "{tie}");
         assert!(tie.ends_with("certainty 0.970 to 1.020 times, in 6 rounds)."), "{tie}");
         let wide = told(Ending::Tie(Ratio::of([0.8, 0.9, 0.9, 1.0, 1.1, 1.2]).unwrap()));
-        assert!(wide.contains("is not certain; it may do so by up to 20.0% (it has 0.950"), "{wide}");
+        let wide_told = "is not significantly different; it may differ by up to 20.0% (it has 0.950";
+        assert!(wide.contains(wide_told), "{wide}");
         let better = told(Ending::Better(Ratio::of([0.8; 6]).unwrap()));
         assert!(
             better.starts_with("The best that was found is better than the defaults by 20.0%"),
@@ -308,6 +313,6 @@ mod tests {
         let worse = told(Ending::Worse(Ratio::of([1.1; 6]).unwrap()));
         assert!(worse.starts_with("Keep the defaults: the best that was found is worse by 10.0%"), "{worse}");
         let unknown = Ending::of(None);
-        assert!(told(unknown).ends_with("as the best was not measured beside them."));
+        assert!(told(unknown).ends_with("because the best was not measured next to them."));
     }
 }

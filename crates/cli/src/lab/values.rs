@@ -60,21 +60,21 @@ pub(super) fn sources(text: &str) -> Result<Several<IpAddr>, String> {
 pub(super) struct Target {
     /// At the first of the name's addresses.
     pub(super) server: Server,
-    /// The others.
+    /// The other addresses of the name.
     others: Vec<SocketAddr>,
-    /// What the Host line says: the URL's authority (RFC 9110 section 7.2).
+    /// The value of the Host header: the URL's authority (RFC 9110 section 7.2).
     pub(super) host: String,
     /// The path with its query, as it is sent; `/` where there is no path.
     pub(super) path: String,
 }
 
 impl Target {
-    /// The same at the first of its name's addresses where something listens, in their order; where nothing
-    /// does, at the first of all. A name with a single address is not tried. `fits` says which may be used.
-    pub(super) fn where_it_answers(self, patience: Duration, fits: impl Fn(&SocketAddr) -> bool) -> Self {
+    /// The target at the first of its name's addresses where something listens, or at the first of all if
+    /// nothing listens. A name with a single address is not tried. `fits` selects the addresses to use.
+    pub(super) fn where_it_answers(self, timeout: Duration, fits: impl Fn(&SocketAddr) -> bool) -> Self {
         let Some(first) = self.server.address().filter(|_| !self.others.is_empty()) else { return self };
         let all: Vec<SocketAddr> = [first].iter().chain(&self.others).copied().filter(fits).collect();
-        let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, patience).is_ok();
+        let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, timeout).is_ok();
         match all.iter().find(answers).or(all.first()) {
             Some(address) => Self { server: Server::Inet(*address), ..self },
             None => self,
@@ -114,7 +114,7 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
         .is_some_and(|at| text[..at].ends_with(':') && text[at..].starts_with("//"));
     let full = if has_scheme { text.to_owned() } else { format!("http://{text}") };
     let full = without_fragment(&full);
-    // What must be percent-encoded is told before the parser finds it in places of its own.
+    // Characters that must be percent-encoded are reported before the URL is parsed.
     let authority = full.find("://").map_or(0, |at| at + 3);
     let path = full[authority..].find(['/', '?']).map_or("", |at| &full[authority + at..]);
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
@@ -146,7 +146,7 @@ fn without_fragment(url: &str) -> &str {
     url.split_once('#').map_or(url, |(url, _)| url)
 }
 
-/// What a Host line says.
+/// The value of a Host header.
 pub(super) fn host(text: &str) -> Result<String, String> {
     fields::host(text).map(|()| text.to_owned())
 }
@@ -182,9 +182,9 @@ mod tests {
         let listens = TcpListener::bind("[::1]:0").unwrap();
         let port = listens.local_addr().unwrap().port();
         let name = target(&format!("http://localhost:{port}/a")).unwrap();
-        let patience = Duration::from_secs(2);
+        let timeout = Duration::from_secs(2);
         let server = |fits: fn(&SocketAddr) -> bool| {
-            let found = name.clone().where_it_answers(patience, fits);
+            let found = name.clone().where_it_answers(timeout, fits);
             (found.server.to_string(), found.host)
         };
         let host = format!("localhost:{port}");

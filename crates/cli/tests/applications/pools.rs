@@ -97,11 +97,11 @@ fn mistakes_are_told(variant: &Variant) {
         ("[[pools]]\nname = 'a'\nservers = []", "pools.servers = []: allowed: one or more addresses"),
         (
             "[[pools]]\nname = 'a'\nservers = 'unix:/a'\ntransport = 'shared-memory'\narea = '64 MiB'",
-            "no reply of the pool \"a\" could come by shared-memory; allowed: at least its area, 64 MiB",
+            "the shared-memory area of the pool \"a\" does not fit; allowed: at least its area, 64 MiB",
         ),
         ("[[routes]]\npool = 'a'", "there is no pool \"a\" for a route; allowed: there are none"),
-        ("[[routes]]\nprogram = '/x'", "a pool is to run it"),
-        ("[[routes]]\npool = 'a'\nstatus = 404", "an application answers, or a redirect or a status"),
+        ("[[routes]]\nprogram = '/x'", "it needs a pool that runs it"),
+        ("[[routes]]\npool = 'a'\nstatus = 404", "a route answers with an application, or with a redirect"),
         ("[[routes]]\npool = 'a'\nscripts = 'php'", "allowed: a dot and what follows it"),
         (
             "[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'\nsend_files = { '/a' = '/' }",
@@ -113,11 +113,11 @@ fn mistakes_are_told(variant: &Variant) {
         ),
         (
             "[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'\nsend_files = { '/a/' = 'root' }",
-            "anybody can have what is there",
+            "any client can fetch what is there",
         ),
         (
             "php = '127.0.0.1:1'\n[[routes]]\nfallback = '/x'\n[[routes]]\npath = '/b'\nstatus = 403",
-            "the route for /b stands behind one with a fallback",
+            "the route for /b follows one with a fallback",
         ),
         (
             "[gateway]\nspool = '/none'\n[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'",

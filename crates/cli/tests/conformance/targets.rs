@@ -330,7 +330,7 @@ fn refusals_are_explained(variant: &Variant) {
         ("/link-outside.txt", 404, "INFO", "\"/link-outside.txt\"", "out of the root"),
         ("/link-loop", 404, "INFO", "\"/link-loop\"", "symbolic links"),
         ("/link-hidden", 404, "INFO", "\"/link-hidden\"", "begins with a dot"),
-        ("/fifo", 403, "INFO", "\"/fifo\"", "no regular file"),
+        ("/fifo", 403, "INFO", "\"/fifo\"", "not a regular file"),
         ("/bare/", 403, "INFO", "\"/bare/\"", "--listing"),
         ("/dir/../../x", 400, "DEBUG", "\"/dir/../../x\"", "above the root"),
         ("/.hidden", 404, "DEBUG", "\"/.hidden\"", "begins with a dot"),

@@ -83,7 +83,7 @@ pub(crate) fn check(drawn: serde_json::Value) -> [usize; 6] {
             }
             _ if ["each repetition", "each round"].contains(&last) => 1,
             _ if last == "verdict" => 5,
-            "size" => 3,
+            "size" | "class" => 3,
             "load" => 4,
             _ => 2,
         };
@@ -154,7 +154,11 @@ impl Figure {
 
     /// Servers beside each other for each size.
     fn sizes(&self) -> Vec<Mark> {
-        let column = if self.title.starts_with("Timeouts") { "timeouts %" } else { "mean ms" };
+        let column = match self.title.split(' ').next() {
+            Some("Timeouts") => "timeouts %",
+            Some("Answered") => "answered %",
+            _ => "mean ms",
+        };
         let column = self.headings.iter().position(|heading| heading == column).expect("a column");
         let (sizes, servers) = (self.x.len(), self.rows.len() / self.x.len());
         let each = self.x[1].1 - self.x[0].1;

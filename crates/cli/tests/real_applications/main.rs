@@ -1,6 +1,5 @@
 //! Applications as the distribution has them, behind the server, driven by the programs that people use.
 
-mod browser;
 mod daemon;
 mod dav;
 mod front_controller;

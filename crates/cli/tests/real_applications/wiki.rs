@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::browser::Browser;
+use harness::browser::Browser;
 use harness::fpm::Fpm;
 use harness::server::{Server, Setup};
 use harness::site::pattern;

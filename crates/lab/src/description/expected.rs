@@ -22,20 +22,20 @@ const PROBES: u32 = 12;
 
 /// The expected time of the whole experiment if no trial is repeated, without making files and sessions.
 pub fn expected(experiment: &Experiment) -> Duration {
-    let Experiment { points, rounds, again, settling, profile, system_calls, judge, .. } = experiment;
+    let Experiment { points, rounds, control, settling, confirmation, .. } = experiment;
     let mut sum = Duration::ZERO;
     let cases = |point: &PointSpec| point.servers.len() as u32;
     for point in points {
-        let servers = cases(point) + u32::from(*again);
+        let servers = cases(point) + u32::from(*control);
         sum += round(point, servers) * *rounds;
         if let Load::Times(_) = point.setting.load {
             sum += (trial(point.setting.lengths, 1) + AROUND) * CALIBRATING_ROUNDS;
         }
-        for look in [profile, system_calls].into_iter().flatten() {
-            sum += (point.setting.lengths.warm_up + *look + AROUND) * cases(point);
+        for extra in [experiment.profile, experiment.system_calls].into_iter().flatten() {
+            sum += (point.setting.lengths.warm_up + extra + AROUND) * cases(point);
         }
-        if let Some(judge) = judge {
-            sum += round(point, 3) * judge.rounds;
+        if let Some(confirmation) = confirmation {
+            sum += round(point, 3) * confirmation.rounds;
         }
     }
     let verified = unique(
@@ -56,11 +56,11 @@ fn round(point: &PointSpec, servers: u32) -> Duration {
     let probes = if matches!(point.setting.load, Load::Most(_)) { PROBES } else { 1 };
     match point.setting.order {
         Order::Interleaved => (trial(lengths, lengths.slices) * probes + AROUND) * servers,
-        Order::InTurn => (trial(lengths, 1) * probes + AROUND) * servers,
-        Order::Abreast => {
+        Order::Sequential => (trial(lengths, 1) * probes + AROUND) * servers,
+        Order::Concurrent => {
             // Three servers share each block, and the first server is in all of them.
-            let heats = servers.saturating_sub(1).div_ceil(2).max(1);
-            (trial(lengths, 1) * probes + AROUND) * heats
+            let blocks = servers.saturating_sub(1).div_ceil(2).max(1);
+            (trial(lengths, 1) * probes + AROUND) * blocks
         }
     }
 }

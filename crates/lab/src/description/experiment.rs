@@ -39,7 +39,8 @@ pub struct Experiment {
     /// Only a difference larger than this fraction counts as one.
     pub margin: f64,
     /// Whether the first server is also measured against itself, as an A/A control.
-    pub again: bool,
+    #[serde(rename = "again")]
+    pub control: bool,
     /// The load that saturates a server, for loads that are multiples of that.
     pub saturating: Load,
     /// `name=value`, for the servers' network namespaces.
@@ -54,7 +55,8 @@ pub struct Experiment {
     /// The points at which servers are compared.
     pub points: Vec<PointSpec>,
     /// The server for confirmatory rounds against the best of the others, after all else.
-    pub judge: Option<Judge>,
+    #[serde(rename = "judge")]
+    pub confirmation: Option<Confirmation>,
     /// What others have found.
     pub findings: Vec<Finding>,
 }
@@ -78,7 +80,7 @@ pub struct PointSpec {
 /// The confirmatory rounds: their server, and their number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Judge {
+pub struct Confirmation {
     /// The name of a server of the points.
     pub server: String,
     /// The candidates; the server is measured beside the best of these. Empty: all others are candidates.
@@ -110,7 +112,8 @@ struct Written {
     rounds: Option<u32>,
     seed: Option<u32>,
     margin: Option<f64>,
-    again: Option<bool>,
+    #[serde(rename = "again")]
+    control: Option<bool>,
     saturating: Option<Load>,
     settling: Option<Time>,
     profile: Option<Time>,
@@ -121,7 +124,8 @@ struct Written {
     usual: Table,
     #[serde(default)]
     points: Vec<WrittenPoint>,
-    judge: Option<Judge>,
+    #[serde(rename = "judge")]
+    confirmation: Option<Confirmation>,
     #[serde(default)]
     findings: Vec<Finding>,
 }
@@ -150,8 +154,8 @@ impl PointSpec {
         let of_status = self.compare.iter().find(|quantity| quantity.is_of_status());
         match (of_status, self.servers.iter().find(|server| !servers::tells_status(server))) {
             (Some(Quantity { name, .. }), Some(server)) => Err(format!(
-                "compare: {name} is told by the status of sluice, and {} has none; allowed: in a point with \
-                 servers of sluice alone, without replicas",
+                "compare: {name} comes from sluice's status endpoint, and {} has none; allowed: in a point \
+                 whose servers are all sluice, without replicas",
                 server.name
             )),
             _ => Ok(()),
@@ -164,7 +168,7 @@ impl PointSpec {
             &self.setting;
         let started = self.servers.iter().find(|server| server.running().is_none());
         if let Some(Spec { name, .. }) = started.filter(|_| workload.has_no_root()) {
-            return Err(format!("workload: {name} is started to serve files, and needs root=DIR (--root)"));
+            return Err(format!("workload: the lab starts {name} to serve files, so set root=DIR (--root)"));
         }
         let Some(running) = self.servers.iter().find(|server| server.running().is_some()) else {
             return Ok(());
@@ -179,13 +183,13 @@ impl PointSpec {
             (*cold, "cold"),
         ];
         if let Some((_, key)) = set.into_iter().find(|(is_set, _)| *is_set) {
-            return Err(format!("{key}: {running} runs already, and stays as it is"));
+            return Err(format!("{key}: {running} is already running, and the lab cannot change it"));
         }
         let of_processes = self.compare.iter().find(|quantity| quantity.is_of_processes());
         match (of_processes, self.servers.iter().find(|server| !server.is_seen())) {
             (Some(Quantity { name, .. }), Some(unseen)) => Err(format!(
-                "compare: {name} is that of processes, and which are those of {unseen}? Allowed: \
-                 '{unseen} pid=1234'"
+                "compare: {name} is measured on processes, and the process of {unseen} is not known; name \
+                 it, as in '{unseen} pid=1234'"
             )),
             _ => Ok(()),
         }
@@ -209,8 +213,8 @@ fn have_rates(points: &[&PointSpec]) -> Result<(), String> {
     }
     let names: Vec<String> = loads.iter().map(ToString::to_string).collect();
     Err(format!(
-        "an area is over rates, and the loads are {}; allowed: rates such as '500 requests/s', or multiples \
-         such as '2x', each another one",
+        "an area needs different rates, and the loads are {}; allowed: rates such as '500 requests/s', or \
+         multiples such as '2x', each once",
         names.join(", ")
     ))
 }
@@ -227,7 +231,7 @@ fn usually_compared(load: Load, servers: &[Spec]) -> Vec<Quantity> {
 /// An error if this generator does not report one of these quantities.
 fn untold(tool: Tool, compare: &[Quantity]) -> Option<String> {
     let quantity = compare.iter().find(|quantity| !tool.is_sluicelab() && !quantity.is_told_by_wrk())?;
-    Some(format!("compare: wrk does not tell {}; allowed with it: all others", quantity.name))
+    Some(format!("compare: wrk does not report {}; allowed: others, such as replies/s", quantity.name))
 }
 
 /// The servers of all lines; an error names its line.
@@ -249,7 +253,7 @@ impl WrittenPoint {
         let count = self.workload.0.len() * self.load.0.len();
         if self.id.is_some() && count > 1 {
             return Err(format!(
-                "id: it is of one point, and there are {count}, each workload under each load; allowed: \
+                "id: an id names one point, and here are {count}, each workload under each load; allowed: \
                  with one workload and one load"
             ));
         }
@@ -346,14 +350,14 @@ impl Experiment {
             rounds: written.rounds.unwrap_or(10),
             seed: written.seed.unwrap_or(1),
             margin: written.margin.unwrap_or(0.02),
-            again: written.again.unwrap_or(true),
+            control: written.control.unwrap_or(true),
             saturating: written.saturating.unwrap_or(Load::Sessions(64)),
             settling: written.settling.map_or(Duration::ZERO, |time| time.0),
             profile: written.profile.map(|time| time.0),
             system_calls: written.system_calls.map(|time| time.0),
             sysctls: written.sysctls.unwrap_or_else(|| USUAL_SYSCTLS.map(str::to_owned).into()),
             points,
-            judge: written.judge,
+            confirmation: written.confirmation,
             findings,
         };
         this.check().map_err(of_file)?;
@@ -361,7 +365,7 @@ impl Experiment {
             let named = |error| (Place::Point(number), format!("{:?}: {error}", point.name));
             this.check_point(point).map_err(named)?;
         }
-        this.check_judge().map_err(|error| (Place::Judge, error))?;
+        this.check_confirmation().map_err(|error| (Place::Confirmation, error))?;
         for (number, finding) in this.findings.iter().enumerate() {
             this.check_finding(finding)
                 .and_then(|()| this.check_size(finding))
@@ -372,7 +376,7 @@ impl Experiment {
 
     fn check(&self) -> Result<(), String> {
         if self.points.is_empty() {
-            return Err("it has no points ([[points]] with a workload and a load)".to_owned());
+            return Err("there are no points; add [[points]] with a workload and a load".to_owned());
         }
         within("rounds", self.rounds, 1, MOST_ROUNDS)?;
         if !(0.0..0.5).contains(&self.margin) {
@@ -380,22 +384,23 @@ impl Experiment {
         }
         if let Load::Times(_) | Load::Most(_) = self.saturating {
             return Err(format!(
-                "saturating: {} rests on it; allowed: such as '64 sessions'",
+                "saturating: {} is itself derived from a saturating load; allowed: a load such as '64 \
+                 sessions'",
                 self.saturating
             ));
         }
         let by_wrk = self.points.iter().find(|point| !point.setting.generator.is_sluicelab());
         if let (Some(point), false) = (by_wrk, self.settling.is_zero()) {
             return Err(format!(
-                "settling: {:?} has the generator wrk, which tells no second from another; allowed with \
-                 it: 0s",
+                "settling: {:?} uses the generator wrk, which reports no single seconds; allowed with wrk: \
+                 0s",
                 point.name
             ));
         }
         for (key, time) in [("profile", self.profile), ("system_calls", self.system_calls)] {
             if let (Some(point), Some(time)) = (by_wrk, time.filter(|time| time.subsec_nanos() > 0)) {
                 let name = &point.name;
-                return Err(format!("{key}: {time:?}, and {name:?} has wrk; allowed with it: whole seconds"));
+                return Err(format!("{key}: {time:?}, and {name:?} uses wrk; allowed: whole seconds"));
             }
         }
         if let Some(time) = self.system_calls.filter(|time| *time < Duration::from_secs(1)) {
@@ -409,7 +414,9 @@ impl Experiment {
                 (!running.is_seen() && self.system_calls.is_some(), "system_calls"),
             ];
             if let Some((_, key)) = needs.into_iter().find(|(is_set, _)| *is_set) {
-                return Err(format!("{key}: {running} runs already, and its processes are not known (pid=)"));
+                return Err(format!(
+                    "{key}: {running} is already running, and its process is not known; name it with pid="
+                ));
             }
         }
         Ok(())
@@ -418,10 +425,10 @@ impl Experiment {
     fn check_point(&self, point: &PointSpec) -> Result<(), String> {
         let others = || self.points.iter().filter(|other| !std::ptr::eq(*other, point));
         if others().any(|other| other.name == point.name) {
-            return Err("name: another point is called so; give one of them a name".to_owned());
+            return Err("name: another point has the same name; give one of them another name".to_owned());
         }
         if let Some(id) = point.id.as_ref().filter(|id| others().any(|other| other.is_called(id))) {
-            return Err(format!("id: another point is called {id:?}"));
+            return Err(format!("id: another point has the id {id:?}"));
         }
         let mut servers = HashSet::new();
         if let Some(twice) = point.servers.iter().find(|server| !servers.insert(&server.name)) {
@@ -434,7 +441,8 @@ impl Experiment {
         let ceiling = point.servers.iter().find(|server| server.kind == Kind::Ceiling);
         if let Some(ceiling) = ceiling.filter(|_| !workload.asks_for_one_file()) {
             return Err(format!(
-                "workload: {} sends one file to all, and the workload is {workload}; allowed with it: \
+                "workload: {} answers every request with one file, and the workload is {workload}; allowed \
+                 with this server: \
                  one-packet, single, fixed with bytes=SIZE, and paths with one path",
                 ceiling.name
             ));
@@ -443,9 +451,8 @@ impl Experiment {
             || point.servers.iter().any(|server| matches!(server.kind, Kind::Command | Kind::Running));
         if workload.asks_for_no_file() && !is_answered {
             return Err(format!(
-                "workload: an application answers what {workload} asks for, and there is none; allowed with \
-                 it: a key such as application = 'c: experiments/applications/constant.c' in an \
-                 experiment's file"
+                "workload: {workload} needs an application, and there is none; add a key such as \
+                 application = 'c: experiments/applications/constant.c' to the experiment's file"
             ));
         }
         point.check_running()?;
@@ -459,16 +466,17 @@ impl Experiment {
         }
     }
 
-    fn check_judge(&self) -> Result<(), String> {
-        let Some(judge) = &self.judge else { return Ok(()) };
-        within("rounds", judge.rounds, 1, MOST_ROUNDS)?;
-        self.server(&judge.server).map_err(|error| format!("server: {error}"))?;
-        for server in &judge.beside {
+    fn check_confirmation(&self) -> Result<(), String> {
+        let Some(confirmation) = &self.confirmation else { return Ok(()) };
+        within("rounds", confirmation.rounds, 1, MOST_ROUNDS)?;
+        self.server(&confirmation.server).map_err(|error| format!("server: {error}"))?;
+        for server in &confirmation.beside {
             self.server(server).map_err(|error| format!("beside: {error}"))?;
         }
         for of in self.points.iter().filter_map(|point| point.compare.first()) {
-            Quantity::to_be_best(of.name)
-                .map_err(|error| format!("server: it is measured beside the best of others, and {error}"))?;
+            Quantity::to_be_best(of.name).map_err(|error| {
+                format!("server: it is compared with the best of the others, and {error}")
+            })?;
         }
         Ok(())
     }
@@ -496,8 +504,7 @@ impl Experiment {
     pub fn too_few_rounds(&self) -> Option<String> {
         (self.rounds < FEWEST_ROUNDS).then(|| {
             format!(
-                "rounds = {} is too few to tell one server from another, whatever is measured; it takes \
-                 {FEWEST_ROUNDS}",
+                "rounds = {} is too few for any significant difference; use at least {FEWEST_ROUNDS}",
                 self.rounds
             )
         })

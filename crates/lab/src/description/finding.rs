@@ -157,7 +157,7 @@ impl<'de> Deserialize<'de> for Size {
             return Ok(size);
         }
         Err(D::Error::custom(format!(
-            "size: {size} is not allowed; allowed: a ratio above 0, or a range from its lower end"
+            "size: {size} is not allowed; allowed: a ratio above 0, or a range with its lower end first"
         )))
     }
 }

@@ -8,7 +8,7 @@ use crate::servers::FILLED;
 use crate::servers::spec::Spec;
 
 /// The most servers that one line may make. All servers of a point are measured in each round. They are all
-/// started at the same time, except with the order in-turn.
+/// started at the same time, unless the order is sequential.
 const MOST: usize = 100;
 
 /// The varied names, and their values.
@@ -23,7 +23,7 @@ impl Grid {
     pub(super) fn of(vary: &Table) -> Result<Self, String> {
         let axes = vary.iter().map(|(name, values)| {
             if !is_name(name) {
-                return Err(format!("{name}: a name is allowed of letters, digits, _ and -"));
+                return Err(format!("{name}: allowed in a name: letters, digits, _ and -"));
             }
             if FILLED.contains(&name.as_str()) {
                 return Err(format!("{name}: the lab fills in {{{name}}} itself; allowed: another name"));
@@ -34,7 +34,7 @@ impl Grid {
                 format!("{name}: allowed: numbers and words, such as {name} = [1, 2, 'inf']")
             })?;
             let twice = texts.iter().enumerate().find(|(at, text)| texts[..*at].contains(text));
-            match twice.map(|(_, text)| format!("{name}: {text} is there twice")) {
+            match twice.map(|(_, text)| format!("{name}: {text} is listed twice")) {
                 Some(error) => Err(error),
                 None => Ok((name.clone(), texts)),
             }
@@ -59,7 +59,7 @@ impl Grid {
         let axes: Vec<&(String, Vec<String>)> = names(line).iter().filter_map(|name| named(name)).collect();
         let count = axes.iter().map(|(_, values)| values.len()).product::<usize>();
         if count > MOST {
-            return Err(format!("{line:?} comes to {count} servers; allowed: {MOST}"));
+            return Err(format!("{line:?} makes {count} servers; allowed: at most {MOST}"));
         }
         let mut lines = vec![line.to_owned()];
         for (name, values) in axes {
@@ -73,8 +73,7 @@ impl Grid {
         let servers: Vec<Spec> = servers.collect::<Result<_, _>>()?;
         match servers.windows(2).find(|pair| pair[0].name == pair[1].name) {
             Some(pair) => Err(format!(
-                "{line:?} comes to {count} servers that are called {}; allowed: a name with all that is \
-                 varied",
+                "{line:?} makes {count} servers with the name {}; put every varied key into the name",
                 pair[0].name
             )),
             None => Ok(servers),
@@ -85,7 +84,7 @@ impl Grid {
     pub(super) fn unused<'a>(&self, lines: impl IntoIterator<Item = &'a String>) -> Option<String> {
         let named: Vec<&str> = lines.into_iter().flat_map(|line| names(line)).collect();
         let (name, _) = self.0.iter().find(|(name, _)| !named.contains(&name.as_str()))?;
-        Some(format!("{name}: no server has {{{name}}}"))
+        Some(format!("{name}: no server uses {{{name}}}"))
     }
 }
 
@@ -157,14 +156,14 @@ mod tests {
             let error = said(&format!("workers = {values}"), line);
             assert_eq!(error, "workers: allowed: numbers and words, such as workers = [1, 2, 'inf']");
         }
-        assert_eq!(said("workers = [1, 2, 1]", line), "workers: 1 is there twice");
+        assert_eq!(said("workers = [1, 2, 1]", line), "workers: 1 is listed twice");
         assert_eq!(said("port = [1]", line), "port: the lab fills in {port} itself; allowed: another name");
-        assert!(said("'a b' = [1]", line).starts_with("a b: a name is allowed of letters"));
+        assert!(said("'a b' = [1]", line).starts_with("a b: allowed in a name: letters"));
         let alike = said("workers = [1, 2]", "same = sluice: --workers={workers}");
-        assert!(alike.contains("comes to 2 servers that are called same"), "{alike}");
+        assert!(alike.contains("makes 2 servers with the name same"), "{alike}");
         let eleven = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]";
         let many = said(&format!("workers = {eleven}\nn = {eleven}"), "{n} {workers} = sluice");
-        assert!(many.ends_with("comes to 121 servers; allowed: 100"), "{many}");
+        assert!(many.ends_with("makes 121 servers; allowed: at most 100"), "{many}");
         let wrong = said("kind = ['nginx', 'ngnix']", "{kind}");
         assert!(wrong.contains("is it nginx?"), "{wrong}");
     }
@@ -173,7 +172,7 @@ mod tests {
     fn what_no_line_names_is_unused() {
         let grid = grid("workers = [1]\nconnections = [1]").unwrap();
         let lines = ["w{workers} = sluice".to_owned(), "nginx".to_owned()];
-        assert_eq!(grid.unused(&lines).unwrap(), "connections: no server has {connections}");
+        assert_eq!(grid.unused(&lines).unwrap(), "connections: no server uses {connections}");
         let lines = ["{workers} {connections} = sluice".to_owned()];
         assert_eq!(grid.unused(&lines), None);
     }

@@ -53,7 +53,7 @@ const SETTING: &[&str] = &[
     "slices",
 ];
 
-const JUDGE: &[&str] = &["server", "beside", "rounds"];
+const CONFIRMATION: &[&str] = &["server", "beside", "rounds"];
 const FINDING: &[&str] = &["id", "paper", "says", "expect", "size", "within"];
 
 /// Checks that all keys are known.
@@ -68,8 +68,8 @@ pub(super) fn check(text: &str) -> Result<(), String> {
     for (_, point) in tables(file, "points") {
         known(text, point, "a point", &[POINT, SETTING])?;
     }
-    for (_, judge) in tables(file, "judge") {
-        known(text, judge, "[judge]", &[JUDGE])?;
+    for (_, confirmation) in tables(file, "judge") {
+        known(text, confirmation, "[judge]", &[CONFIRMATION])?;
     }
     for (_, finding) in tables(file, "findings") {
         known(text, finding, "a finding", &[FINDING])?;
@@ -88,7 +88,8 @@ pub(super) enum Place {
     Vary,
     /// The point with that number.
     Point(usize),
-    Judge,
+    /// The table of confirmatory rounds.
+    Confirmation,
     /// The finding with that number.
     Finding(usize),
 }
@@ -100,7 +101,7 @@ impl fmt::Display for Place {
             Self::Told | Self::File => Ok(()),
             Self::Vary => f.write_str("vary."),
             Self::Point(number) => write!(f, "points[{number}]: "),
-            Self::Judge => f.write_str("judge."),
+            Self::Confirmation => f.write_str("judge."),
             Self::Finding(number) => write!(f, "findings[{number}]: "),
         }
     }
@@ -117,7 +118,7 @@ pub(super) fn line_of(text: &str, place: Place, error: &str) -> Option<usize> {
         Place::File => None,
         Place::Vary => tables(file, "vary").into_iter().next(),
         Place::Point(number) => tables(file, "points").into_iter().nth(number),
-        Place::Judge => tables(file, "judge").into_iter().next(),
+        Place::Confirmation => tables(file, "judge").into_iter().next(),
         Place::Finding(number) => tables(file, "findings").into_iter().nth(number),
     };
     let behind_name = error.strip_prefix('"').and_then(|rest| Some(rest.split_once("\": ")?.1));
@@ -154,7 +155,7 @@ fn known(text: &str, table: &DeTable<'_>, whose: &str, allowed: &[&[&str]]) -> R
     let line = line(text, at);
     if FILE.contains(&key) {
         return Err(format!(
-            "line {line}: {key} is a key of the whole file, and stands in {whose}; allowed: above all tables"
+            "line {line}: {key} is a key of the whole file, and is in {whose}; move it above all tables"
         ));
     }
     let near = meant(key, allowed());
@@ -181,10 +182,11 @@ mod tests {
         assert_eq!(check(&rounds), Ok(()));
         let point = said(&rounds.replace("\nload = ", "\nloads = "));
         assert!(point.starts_with("line 5: \"loads\" is no key of a point (is it load?)"), "{point}");
-        let judge = said(&rounds.replace("server =", "serve ="));
-        assert!(judge.starts_with("line 7: \"serve\" is no key of [judge] (is it server?)"), "{judge}");
+        let confirmation = said(&rounds.replace("server =", "serve ="));
+        let expected = "line 7: \"serve\" is no key of [judge] (is it server?)";
+        assert!(confirmation.starts_with(expected), "{confirmation}");
         let misplaced = said(&rounds.replace("\nload = ", "\nseed = 1\nload = "));
-        assert!(misplaced.starts_with("line 5: seed is a key of the whole file, and stands in a point"));
+        assert!(misplaced.starts_with("line 5: seed is a key of the whole file, and is in a point"));
         assert_eq!(check("no TOML"), Ok(()));
     }
 
@@ -198,12 +200,12 @@ mod tests {
         assert_eq!(line(Place::Point(0), "\"one: of, those\": load: wrk asks"), Some(4));
         assert_eq!(line(Place::Point(1), "servers[1]: b is no server"), Some(10));
         assert_eq!(line(Place::File, "\"x\": not a size, in `memory`"), Some(2));
-        assert_eq!(line(Place::File, "memory and disk are given together"), Some(2));
+        assert_eq!(line(Place::File, "memory and disk must be set together"), Some(2));
         assert_eq!(line(Place::Vary, "n: no server has {n}"), Some(14));
-        assert_eq!(line(Place::Judge, "server: no server is called x"), Some(16));
+        assert_eq!(line(Place::Confirmation, "server: no server is called x"), Some(16));
         // An error about none of its keys is about the table.
         assert_eq!(line(Place::Point(1), "there are no servers"), Some(6));
-        assert_eq!(line(Place::Judge, "it is measured beside"), Some(15));
+        assert_eq!(line(Place::Confirmation, "it is measured beside"), Some(15));
         assert_eq!(line(Place::File, "something else"), None);
     }
 }

@@ -82,11 +82,13 @@ pub enum Receive {
 pub enum Order {
     /// The lab starts all servers and loads them one after the other, in slices of the measured time.
     Interleaved,
-    /// Concurrent: blocks of three servers run at the same time, with the first server in each. What the
-    /// machine does to one server it does to all in the block.
-    Abreast,
-    /// Sequential: the lab starts each server only when its turn comes.
-    InTurn,
+    /// Blocks of three servers run at the same time, with the first server in each. What the machine does to
+    /// one server it does to all in the block.
+    #[serde(rename = "abreast")]
+    Concurrent,
+    /// The lab starts each server only when its turn comes.
+    #[serde(rename = "in-turn")]
+    Sequential,
 }
 
 /// The rules of a paper, which decide whether a trial has failed.
@@ -156,7 +158,7 @@ impl WrittenSetting {
     pub(super) fn setting(self, workload: Workload, load: Load) -> Result<Setting, String> {
         let time = |time: Option<Time>, usual| time.map_or(Duration::from_millis(usual), |time| time.0);
         if self.memory.is_some() != self.disk.is_some() {
-            return Err("memory and disk are given together".to_owned());
+            return Err("memory and disk must be set together".to_owned());
         }
         let lengths = Lengths {
             warm_up: time(self.warm_up, 1_000),
@@ -165,7 +167,7 @@ impl WrittenSetting {
             slices: within("slices", self.slices.unwrap_or(4), 1, 100)?,
         };
         if lengths.measured < Duration::from_millis(200) {
-            return Err("measured is at least 200ms".to_owned());
+            return Err("measured must be at least 200ms".to_owned());
         }
         if let Some(share) = self.share.filter(|share| !(3.0..=50.0).contains(share)) {
             return Err(format!("share: {share} is not allowed; allowed: 3 to 50 (percent of a CPU)"));
@@ -180,27 +182,27 @@ impl WrittenSetting {
         let has_classes = clients.iter().any(|option| option.starts_with("--class="));
         if has_classes && !matches!(load, Load::Rate(_)) {
             return Err(format!(
-                "clients: classes have rates of their own, and the load is {load}; allowed with them: what \
-                 these come to, such as '500 requests/s'"
+                "clients: each class has its own rate, and the load is {load}; allowed with classes: the \
+                 sum of their rates, such as '500 requests/s'"
             ));
         }
         // Files that one server has read would be in memory for the others.
         let cold = self.cold.unwrap_or(self.disk.is_some());
         let order = match (self.order, cold || self.memory.is_some()) {
             (None, false) => Order::Interleaved,
-            (None | Some(Order::InTurn), true) => Order::InTurn,
+            (None | Some(Order::Sequential), true) => Order::Sequential,
             (Some(_), true) => {
-                return Err("order: servers that read from a disk are measured in-turn".to_owned());
+                return Err("order: for servers that read from a disk only 'in-turn' is allowed".to_owned());
             }
             (Some(order), false) => order,
         };
         if self.share.is_some() && self.both_cpus == Some(true) {
-            return Err("share: it is one of a single CPU; allowed: without both_cpus".to_owned());
+            return Err("share: a share is a part of one CPU; allowed: without both_cpus".to_owned());
         }
         if let Some(cpus) = self.cpus {
             within("cpus", cpus, 1, 1_024)?;
             if self.share.is_some() && cpus > 1 {
-                return Err(format!("cpus: {cpus}, and a share is one of a single CPU; allowed with it: 1"));
+                return Err(format!("cpus: {cpus}, and a share is a part of one CPU; allowed with share: 1"));
             }
         }
         let both_cpus = self.both_cpus.unwrap_or(false);
@@ -214,8 +216,8 @@ impl WrittenSetting {
             (None, true, _) | (None, _, Load::Times(_)) => Receive::Receiver,
             (None, false, _) => Receive::Sender,
         };
-        if order == Order::Abreast && self.share.is_none() {
-            return Err("order: servers abreast need a share".to_owned());
+        if order == Order::Concurrent && self.share.is_none() {
+            return Err("order: concurrent servers need a share".to_owned());
         }
         let generator = self.generator.unwrap_or_default();
         let setting = Setting {
@@ -260,15 +262,17 @@ impl Setting {
             (self.both_cpus, "both_cpus"),
             (self.may_wait.is_some(), "may_wait"),
             (!self.rules.are_usual(), "rules"),
-            (self.order == Order::Abreast, "order = 'abreast'"),
+            (self.order == Order::Concurrent, "order = 'abreast'"),
         ];
         let wrong = if !matches!(load, Load::Sessions(_)) {
             format!(
-                "load: wrk asks again once it is answered, and the load is {load}; allowed: '64 sessions'"
+                "load: wrk sends the next request after each reply, and the load is {load}; allowed with \
+                 wrk: '64 sessions'"
             )
         } else if !workload.asks_for_one_file() || has_calls {
             format!(
-                "workload: wrk asks for one file again and again, and the workload is {workload}; allowed: \
+                "workload: wrk requests one file repeatedly, and the workload is {workload}; allowed with \
+                 wrk: \
                  one-packet, single, fixed with bytes=SIZE, and paths with one path, each without calls"
             )
         } else if !is_whole {
@@ -277,7 +281,7 @@ impl Setting {
                 lengths.measured, lengths.slices
             )
         } else if let Some((_, key)) = others.into_iter().find(|(is_set, _)| *is_set) {
-            format!("generator: wrk can't have {key}; allowed with it: the generator sluicelab")
+            format!("generator: wrk does not support {key}; allowed with {key}: the generator sluicelab")
         } else {
             return Ok(self);
         };

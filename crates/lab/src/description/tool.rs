@@ -18,8 +18,8 @@ pub enum Tool {
     },
 }
 
-const ALLOWED: &str = "allowed: sluicelab, wrk, which keeps its connections, and 'wrk: close', which has a \
-    connection for each request";
+const ALLOWED: &str = "allowed: sluicelab, wrk, which keeps its connections, and 'wrk: close', which opens \
+    a connection for each request";
 
 impl FromStr for Tool {
     type Err = String;

@@ -93,7 +93,7 @@ impl FromStr for Workload {
         let is_that = |preset: &&Preset| value("preset").is_some_and(|name| preset.name == name);
         let preset = PRESETS.iter().find(is_that);
         if preset.is_some() && value("directories").is_some() {
-            return refused("preset says how many directories there are; allowed: one of the two".to_owned());
+            return refused("preset sets the number of directories; allowed: one of the two".to_owned());
         }
         let is_mine = kind.name == MINE;
         let path = |name: &str| value(name).filter(|_| is_mine).map(PathBuf::from);
@@ -186,7 +186,7 @@ impl Prepared {
     pub(crate) fn first_target(&self) -> Result<String> {
         let log = fs::read_to_string(&self.sessions)?;
         let target = log.split_whitespace().next();
-        target.map(str::to_owned).with_context(|| format!("{} asks for nothing", self.sessions.display()))
+        target.map(str::to_owned).with_context(|| format!("{} contains no request", self.sessions.display()))
     }
 }
 
@@ -303,7 +303,7 @@ impl Workload {
         let text = fs::read(sessions).map_err(|error| format!("sessions={name}: {error}"))?;
         let log = wsesslog::parse(&text).map_err(|mistake| format!("sessions={name}: {mistake}"))?;
         if log.is_empty() {
-            return Err(format!("sessions={name}: there is no session in it"));
+            return Err(format!("sessions={name}: the file contains no session"));
         }
         Ok(())
     }
@@ -464,7 +464,7 @@ mod tests {
             ("specweb99: directories=x", "directories=x is not allowed; allowed: 1 to 1000000"),
             ("specweb99: directories=0", "directories=0 is not allowed; allowed: 1 to 1000000"),
             ("specweb99: preset=2008", "preset=2008 is not allowed; allowed: 2004, 2007, 2012, 2004-small"),
-            ("specweb99: preset=2007 directories=3", "preset says how many directories there are; allowed:"),
+            ("specweb99: preset=2007 directories=3", "preset sets the number of directories; allowed:"),
             ("specweb99: off-times=3s", "off-times=3s is not allowed; allowed: none, fixed, surge"),
             ("specweb99: sessions=", "sessions= is not allowed; allowed: 1 to 10000000"),
             ("specweb99: dynamic=2", "dynamic=2 is not allowed; allowed: 0 to 1"),

@@ -1,6 +1,6 @@
 //! Counts a server's system calls with perf(1). A trial with counting is not measured.
 //!
-//! perf writes a line every [`STEP`], with the calls since the line before. [`Counter::look`] adds up the
+//! perf writes a line every [`STEP`], with the calls since the line before. [`Counter::sample`] adds up the
 //! lines at each edge of the measured window. So calls and replies cover the same time, however late the
 //! load begins on a busy machine.
 
@@ -35,7 +35,7 @@ const EVENT: &str = "raw_syscalls:sys_enter";
 const STEP: Duration = Duration::from_millis(20);
 
 /// How long perf may take to attach itself, and to write a line.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Counter {
     /// Counts the calls of a server's `processes`, and of all they fork from now on. perf itself runs on
@@ -56,8 +56,8 @@ impl Counter {
             // calls are not counted. Later workers are counted with their parent.
             if processes()? == before { counter.map(Some) } else { Ok(None) }
         };
-        let attached = interrupt::wait_for(PATIENCE, attach)?;
-        attached.context("the server's processes come and go: perf is never attached to all of them")
+        let attached = interrupt::wait_for(TIMEOUT, attach)?;
+        attached.context("the server keeps starting processes, and perf cannot attach to all of them")
     }
 
     fn attach(mut command: Command, processes: &[u32], directory: &Path) -> Result<Self> {
@@ -69,19 +69,19 @@ impl Counter {
         command.arg(format!("--output={}", lines.display()));
         command.stdout(Stdio::null()).stderr(File::create(&log)?);
         let this = Self { process: Process::start(&mut command)?, lines, log };
-        this.look()?;
+        this.sample()?;
         Ok(this)
     }
 
     /// The calls so far. Waits for the line that perf is about to write.
-    pub(crate) fn look(&self) -> Result<Calls> {
+    pub(crate) fn sample(&self) -> Result<Calls> {
         let before = self.so_far();
         let is_later = || {
             let now = self.so_far();
             let is_over = now.at_s > before.at_s || self.process.has_ended()?;
             Ok(is_over.then_some(now))
         };
-        let now = interrupt::wait_for(PATIENCE, is_later)?.unwrap_or(before);
+        let now = interrupt::wait_for(TIMEOUT, is_later)?.unwrap_or(before);
         ensure!(now.at_s > before.at_s, "perf cannot count {EVENT}: {}", self.said());
         Ok(now)
     }
@@ -101,8 +101,8 @@ impl Calls {
         let (count, seconds) = (self.count - earlier.count, self.at_s - earlier.at_s);
         ensure!(
             count > 0.0 && seconds > 0.0,
-            "perf counted no {EVENT}: in the {seconds:.1} s that it counted, either no process of the server \
-             ran, as on a machine that is too busy, or perf cannot count"
+            "perf counted no {EVENT}: in the {seconds:.1} s that it counted, either no process of the \
+             server ran (the machine may be too busy), or perf cannot count here"
         );
         Ok(count / seconds)
     }
@@ -114,12 +114,12 @@ pub(crate) fn check() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let count = || {
         let counter = Counter::attach(Command::new("env"), &[std::process::id()], directory.path())?;
-        let before = counter.look()?;
-        counter.look()?.per_s_since(&before)
+        let before = counter.sample()?;
+        counter.sample()?.per_s_since(&before)
     };
     count().map(drop).context(format!(
-        "`system_calls` counts {EVENT} with perf (Debian package linux-perf), which takes root and a kernel \
-         that traces; leave out `system_calls`, or run elsewhere"
+        "`system_calls` counts {EVENT} with perf (Debian package linux-perf), which needs root and a kernel \
+         with tracepoints; leave out `system_calls`, or run elsewhere"
     ))
 }
 
@@ -153,17 +153,17 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_does_nothing_is_told_from_one_that_works() {
+    fn a_process_that_does_nothing_is_distinguished_from_one_that_works() {
         if let Err(error) = check() {
             return harness::skip(format!("{error:#}"));
         }
         let directory = tempfile::tempdir().unwrap();
         let count = |process: u32| {
             let counter = Counter::attach(Command::new("env"), &[process], directory.path())?;
-            let before = counter.look()?;
-            let seen = || Ok(Some(counter.look()?).filter(|now| now.count > before.count));
+            let before = counter.sample()?;
+            let seen = || Ok(Some(counter.sample()?).filter(|now| now.count > before.count));
             let after = interrupt::wait_for(Duration::from_millis(500), seen)?;
-            after.map_or_else(|| counter.look(), Ok)?.per_s_since(&before)
+            after.map_or_else(|| counter.sample(), Ok)?.per_s_since(&before)
         };
         let idle = Process::start(Command::new("sleep").arg("100")).unwrap();
         let error = count(idle.id()).unwrap_err().to_string();

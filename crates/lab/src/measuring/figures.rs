@@ -41,7 +41,7 @@ const NOT_THE_SERVERS: [&str; 1] = ["uncertainty of the mean"];
 
 /// The outcome of a run with sluicelab as generator, with these quanta, by a paper's rules.
 pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>, rules: Rules) -> Result<Outcome> {
-    let Watched { first: before, second: after, looks, results } = watched;
+    let Watched { first: before, second: after, sample_times, results } = watched;
     let seconds = after.seconds_since(before);
     let Results { calls, replies, run, .. } = results;
     let issued = calls.issued as f64;
@@ -51,8 +51,9 @@ pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>, rules: Rules) -
     let (clients_were_short, mut invalid): (Vec<_>, Vec<_>) =
         results.invalid.iter().cloned().partition(is_bound);
     invalid.extend((calls.issued == 0).then(|| "no call was issued in the measured time".to_owned()));
-    invalid.extend((looks.off_ms > OFF * seconds * 1e3).then(|| {
-        format!("counters were read up to {:.0} ms from the edges of the measured window", looks.off_ms)
+    invalid.extend((sample_times.off_ms > OFF * seconds * 1e3).then(|| {
+        let off_ms = sample_times.off_ms;
+        format!("counters were read up to {off_ms:.0} ms from the edges of the measured window")
     }));
     let replies_2xx_per_s = over(status(StatusClass::Successful), replies.count as f64) * replies.per_s;
     let parties = parties(results);
@@ -89,7 +90,7 @@ pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>, rules: Rules) -
         wait_ms: results.wait_ms.as_ref().map(|waits| times(&waits.times)).unwrap_or_default(),
         by_size,
         generator_cpu_us_per_call: results.generator.cpu_us_per_call,
-        looks: Some(*looks),
+        sample_times: Some(*sample_times),
         replies_each_second: whole_seconds(results),
         clients_were_short,
         invalid,
@@ -111,18 +112,16 @@ pub(crate) fn of_wrk(watched: &wrk::Watched<Sight>, cpus: usize, turns: Option<G
     let (mut invalid, mut failed) = (seen.invalid.clone(), seen.failed.clone());
     let busy = cpu.as_secs_f64() / (elapsed.as_secs_f64() * cpus as f64);
     let is_full = (busy > BUSIEST)
-        .then(|| format!("wrk had its CPUs for {:.1}% of the time: it was what was short", busy * 100.0));
+        .then(|| format!("wrk was the bottleneck: it used its CPUs for {:.1}% of the time", busy * 100.0));
     let ticks = [(after.server_cpu, before.server_cpu), (after.client_cpu, before.client_cpu)];
     let ticks = ticks.map(|(later, earlier)| later.since(earlier));
     let sum = |of: fn(CpuTicks) -> u64| ticks.into_iter().map(of).sum::<u64>() as f64;
     let stolen = over(sum(|ticks| ticks.steal), sum(CpuTicks::all));
-    invalid.extend(
-        (stolen > MOST_STOLEN).then(|| {
-            format!("other machines of this host had the CPUs for {:.1}% of the time", stolen * 100.0)
-        }),
-    );
+    invalid.extend((stolen > MOST_STOLEN).then(|| {
+        format!("other virtual machines of this host had the CPUs for {:.1}% of the time", stolen * 100.0)
+    }));
     invalid.extend((connect > 0).then(|| {
-        format!("wrk could not connect {connect} times: ports, or places in the accept queue, ran out")
+        format!("wrk could not connect {connect} times: local ports or slots in the accept queue ran out")
     }));
     failed.extend((read + write + timeout + status > 0).then(|| {
         format!(
@@ -152,7 +151,7 @@ fn of_sights((before, after): (&Sight, &Sight), replies_per_s: f64, turns: Optio
         (name.clone(), count.saturating_sub(earlier) as f64 / seconds)
     });
     let (served_replies_per_s, accepting) = accepting(before, after).unzip();
-    let held = after.held.as_ref().context("nobody has looked at what the server held")?;
+    let held = after.held.as_ref().context("the server's resources were not read")?;
     // Unknown figures are NaN, not 0.
     let seen = |value: f64| if after.is_seen { value } else { f64::NAN };
     let calls_per_s = before.calls.zip(after.calls).map(|(before, after)| after.per_s_since(&before));
@@ -242,7 +241,7 @@ fn middle(all: &[Value]) -> Value {
 
 /// The failure of a server whose processes the kernel has killed.
 pub(crate) fn want_of_memory(killed: u64) -> Option<String> {
-    (killed > 0).then(|| format!("the kernel ended {killed} of its processes for want of memory"))
+    (killed > 0).then(|| format!("the kernel killed {killed} of its processes because memory ran out"))
 }
 
 fn times(of: &Curve) -> Times {
@@ -293,8 +292,8 @@ fn unfair(by_size: &[OfSize], allowed: f64) -> Option<String> {
     };
     known().find(is_unfair).map(|class| {
         format!(
-            "unfairness: {:.2}% of the calls for {}, {:.2}% of all, are not served; at most {:.0} points \
-             more are allowed",
+            "unfairness: {:.2}% of the calls for {} are not served, and {:.2}% of all calls; at most {:.0} \
+             points more are allowed",
             part(class) * 100.0,
             class.size,
             mean * 100.0,
@@ -422,13 +421,13 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::record::outcome::Looks;
-    use crate::tests::{outcome, outcome_but, outcome_of_looks, results, sight};
+    use crate::record::outcome::SampleTimes;
+    use crate::tests::{outcome, outcome_but, outcome_sampled_off, results, sight};
 
     #[test]
-    fn looks_that_missed_the_window_are_a_reason() {
-        assert!(outcome_of_looks(5.0, &[], 99.0).is_valid());
-        let outcome = outcome_of_looks(5.0, &["late"], 101.0);
+    fn samples_that_missed_the_window_are_a_reason() {
+        assert!(outcome_sampled_off(5.0, &[], 99.0).is_valid());
+        let outcome = outcome_sampled_off(5.0, &["late"], 101.0);
         assert_eq!(
             outcome.invalid[1],
             "counters were read up to 101 ms from the edges of the measured window"
@@ -442,8 +441,8 @@ mod tests {
         let (first, second) = (unseen(begun, 100), unseen(begun + Duration::from_secs(2), 300));
         let mut results = results(5.0, &[]);
         results.wait_ms = None;
-        let looks = Looks { began_after_ms: 1.0, off_ms: 1.0 };
-        let outcome = of(&Watched { first, second, looks, results }, None, Rules::default()).unwrap();
+        let sample_times = SampleTimes { began_after_ms: 1.0, off_ms: 1.0 };
+        let outcome = of(&Watched { first, second, sample_times, results }, None, Rules::default()).unwrap();
         let told = serde_json::to_value(&outcome).unwrap();
         for path in [
             "/memory_mb",
@@ -466,12 +465,12 @@ mod tests {
         let begun = Instant::now();
         let results = results(5.0, &[]);
         assert_eq!(broken(&results, Rules::H12), ["unfairness: 30.00%, at most 5.00% is allowed (9 bytes)"]);
+        let first = sight(begun, 100);
         let second = Sight { killed: 2, ..sight(begun + Duration::from_secs(2), 300) };
-        let looks = Looks { began_after_ms: 1.0, off_ms: 1.0 };
-        let outcome =
-            of(&Watched { first: sight(begun, 100), second, looks, results }, None, Rules::H12).unwrap();
+        let sample_times = SampleTimes { began_after_ms: 1.0, off_ms: 1.0 };
+        let outcome = of(&Watched { first, second, sample_times, results }, None, Rules::H12).unwrap();
         assert!(outcome.is_valid());
-        assert_eq!(outcome.failed, ["the kernel ended 2 of its processes for want of memory"]);
+        assert_eq!(outcome.failed, ["the kernel killed 2 of its processes because memory ran out"]);
     }
 
     #[test]
@@ -482,10 +481,9 @@ mod tests {
             let mut results = results(5.0, &[&short, "stolen"]);
             results.short_of_cpu = vec![short.clone()];
             results.run.asked_requests_per_s = asked_requests_per_s;
-            let looks = Looks { began_after_ms: 1.0, off_ms: 1.0 };
-            let second = sight(begun + Duration::from_secs(2), 300);
-            let outcome =
-                of(&Watched { first: sight(begun, 100), second, looks, results }, None, Rules::H12).unwrap();
+            let sample_times = SampleTimes { began_after_ms: 1.0, off_ms: 1.0 };
+            let (first, second) = (sight(begun, 100), sight(begun + Duration::from_secs(2), 300));
+            let outcome = of(&Watched { first, second, sample_times, results }, None, Rules::H12).unwrap();
             (outcome.clients_were_short, outcome.invalid)
         };
         assert_eq!(told(None), (vec![short.clone()], vec!["stolen".to_owned()]));
@@ -549,12 +547,12 @@ mod tests {
         assert_eq!(broken(&results, Rules::P07), p07);
         let failed = |rules, short: &[&str]| {
             let begun = Instant::now();
-            let looks = Looks { began_after_ms: 1.0, off_ms: 1.0 };
+            let sample_times = SampleTimes { began_after_ms: 1.0, off_ms: 1.0 };
             let second = Sight { killed: 1, ..sight(begun + Duration::from_secs(2), 300) };
             let mut results = crate::tests::results(5.0, short);
             results.run.asked_requests_per_s = None;
             let first = sight(begun, 100);
-            let outcome = of(&Watched { first, second, looks, results }, None, rules).unwrap();
+            let outcome = of(&Watched { first, second, sample_times, results }, None, rules).unwrap();
             (outcome.failed.len(), outcome.invalid)
         };
         // Under any rules, a server that was killed has failed, and an invalid measurement does not count.
@@ -582,7 +580,8 @@ mod tests {
         assert_eq!(unfair(&nearly, 0.05), None);
         assert!(unfair(&nearly, 0.02).unwrap().ends_with("at most 2 points more are allowed"));
         let said = unfair(&[small, class("< 1 MiB", 24.0, 21.0)], 0.05).unwrap();
-        assert!(said.starts_with("unfairness: 87.50% of the calls for < 1 MiB, 30.27% of all"), "{said}");
+        let expected = "unfairness: 87.50% of the calls for < 1 MiB are not served, and 30.27% of all";
+        assert!(said.starts_with(expected), "{said}");
         assert_eq!(unfair(&[], 0.05), None);
     }
 

@@ -14,7 +14,7 @@ use results::load::{Results, SCHEMA};
 use crate::description::lengths::Lengths;
 use crate::programs::child::Process;
 use crate::programs::interrupt;
-use crate::record::outcome::Looks;
+use crate::record::outcome::SampleTimes;
 
 /// A running load generator. Dropping it ends it.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub struct Watched<T> {
     /// The counters at its end.
     pub second: T,
     /// How close to the window's edges they were read.
-    pub looks: Looks,
+    pub sample_times: SampleTimes,
     /// The generator's results, see docs/lab-results.md.
     pub results: Results,
 }
@@ -70,30 +70,30 @@ impl Generator {
         Ok(Self { process: Process::start(&mut command)?, started, results, log })
     }
 
-    /// Waits for the run, and calls `look` at the start and at the end of its measured window. Both times
+    /// Waits for the run, and calls `sample` at the start and at the end of its measured window. Both times
     /// count from the start of the run, which is somewhat later than that of the process. Then it waits for
     /// the end, a little longer than any client waits for a reply. Returns the results, see
     /// docs/lab-results.md.
     pub fn watch<T>(
         mut self,
         lengths: Lengths,
-        mut look: impl FnMut(Edge) -> Result<T>,
+        mut sample: impl FnMut(Edge) -> Result<T>,
     ) -> Result<Watched<T>> {
         let (began, unsure) = self.wait_for_run()?;
-        let mut look_at = |edge: Edge, at: Instant| {
+        let mut sample_at = |edge: Edge, at: Instant| {
             interrupt::sleep_until(at)?;
             // A slow reading has its own timestamp, so only its start counts.
             let late = at.elapsed();
-            Ok::<_, anyhow::Error>((look(edge)?, late))
+            Ok::<_, anyhow::Error>((sample(edge)?, late))
         };
-        let (first, first_late) = look_at(Edge::Begin, began + lengths.warm_up)?;
-        let (second, second_late) = look_at(Edge::End, began + lengths.warm_up + lengths.measured)?;
+        let (first, first_late) = sample_at(Edge::Begin, began + lengths.warm_up)?;
+        let (second, second_late) = sample_at(Edge::End, began + lengths.warm_up + lengths.measured)?;
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        let looks = Looks {
+        let sample_times = SampleTimes {
             began_after_ms: ms(began - self.started),
             off_ms: ms(unsure + first_late.max(second_late)),
         };
-        Ok(Watched { first, second, looks, results: self.finish(lengths.timeout + LONGEST_END)? })
+        Ok(Watched { first, second, sample_times, results: self.finish(lengths.timeout + LONGEST_END)? })
     }
 
     /// Waits for the start of the run. At the returned instant the threads that make load did not exist yet;
@@ -120,8 +120,8 @@ impl Generator {
         }
     }
 
-    fn finish(mut self, patience: Duration) -> Result<Results> {
-        let ended = interrupt::wait_for(patience, || self.process.ended())?;
+    fn finish(mut self, timeout: Duration) -> Result<Results> {
+        let ended = interrupt::wait_for(timeout, || self.process.ended())?;
         let status = ended.context("sluicelab load has not ended in time")?;
         let results = fs::read(&self.results).map_err(anyhow::Error::from).and_then(|text| read(&text));
         // Exit code 3: not valid. 1: no call was answered, which overload can cause. The results say so as
@@ -187,7 +187,7 @@ mod tests {
     };
 
     #[test]
-    fn looks_follow_the_run_and_not_the_process_or_its_end() {
+    fn samples_follow_the_run_and_not_the_process_or_its_end() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path();
         // A process with the name of a generator's thread.
@@ -199,10 +199,10 @@ mod tests {
         let seen = |_| Ok((directory.join("begun").exists(), Instant::now()));
         let watched = generator.watch(LENGTHS, seen).unwrap();
         let ended = Instant::now();
-        assert!(watched.first.0, "the first look was before the run");
-        assert!(watched.looks.began_after_ms >= 1_000.0, "{:?}", watched.looks);
+        assert!(watched.first.0, "the first sample was before the run");
+        assert!(watched.sample_times.began_after_ms >= 1_000.0, "{:?}", watched.sample_times);
         assert!(watched.second.1 - watched.first.1 >= Duration::from_millis(100));
-        assert!(ended - watched.second.1 > Duration::from_secs(1), "the second look waited for the end");
+        assert!(ended - watched.second.1 > Duration::from_secs(1), "the second sample waited for the end");
     }
 
     #[test]

@@ -10,9 +10,9 @@ use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
 
+use crate::analysis::series::{Found, Series, Taken};
 use crate::description::experiment::PointSpec;
 use crate::description::setting::Order;
-use crate::judging::series::{Found, Series, Taken};
 use crate::progress::Progress;
 use crate::record::TRIALS;
 use crate::record::journal::Journal;
@@ -39,18 +39,29 @@ pub(crate) enum Stage {
     /// These rounds compare servers.
     Measuring = 0,
     /// Confirmatory rounds: these show whether a server that earlier rounds chose is as good as it seemed.
-    Judging = 1_000,
+    Confirming = 1_000,
+}
+
+impl Stage {
+    /// Its name in the names of trials' directories, which do not change.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Calibrating => "calibrating",
+            Self::Measuring => "measuring",
+            Self::Confirming => "judging",
+        }
+    }
 }
 
 /// The number of calibration rounds. Few are enough, because they only determine rates.
 pub(crate) const CALIBRATING_ROUNDS: u32 = 3;
 
 /// The most servers that run concurrently. Each has a generator, all on the same CPU.
-const ABREAST: usize = 3;
+const MOST_CONCURRENT: usize = 3;
 
 /// A block: servers that are measured together, all at one point.
 #[derive(Debug)]
-struct Heat<'a> {
+struct Block<'a> {
     point: &'a PointSpec,
     servers: Vec<&'a Spec>,
 }
@@ -61,31 +72,31 @@ const TRIES: usize = 3;
 impl PointSpec {
     /// Adds the A/A control, the first server a second time. If figures show a difference between a server
     /// and itself, they show nothing about other servers.
-    pub(crate) fn with_first_again(mut self) -> Self {
-        self.servers.extend(self.servers.first().map(Spec::again));
+    pub(crate) fn with_control(mut self) -> Self {
+        self.servers.extend(self.servers.first().map(Spec::control));
         self
     }
 
-    /// Divides the servers into blocks. With `abreast`, the first server is in each block. The blocks do
-    /// not depend on the other points of the experiment, because those may be measured before or after.
-    fn heats(&self, seed: u64) -> Vec<Heat<'_>> {
+    /// Divides the servers into blocks. Of concurrent servers, the first is in each block. The blocks do not
+    /// depend on the other points of the experiment, because those may be measured before or after.
+    fn blocks(&self, seed: u64) -> Vec<Block<'_>> {
         let order = self.setting.order;
         let random = &mut Pcg64Mcg::seed_from_u64(seed ^ number(&self.name));
         let mut servers: Vec<&Spec> = self.servers.iter().collect();
-        let is_abreast = order == Order::Abreast && servers.len() > 1;
-        let first = is_abreast.then(|| servers.remove(0));
+        let is_concurrent = order == Order::Concurrent && servers.len() > 1;
+        let first = is_concurrent.then(|| servers.remove(0));
         servers.shuffle(random);
         let size = match order {
             Order::Interleaved => servers.len().max(1),
-            Order::Abreast if is_abreast => ABREAST - 1,
-            Order::Abreast | Order::InTurn => 1,
+            Order::Concurrent if is_concurrent => MOST_CONCURRENT - 1,
+            Order::Concurrent | Order::Sequential => 1,
         };
-        let heats = servers.chunks(size).map(|others| {
+        let blocks = servers.chunks(size).map(|others| {
             let mut servers: Vec<&Spec> = first.into_iter().chain(others.iter().copied()).collect();
             servers.shuffle(random);
-            Heat { point: self, servers }
+            Block { point: self, servers }
         });
-        heats.collect()
+        blocks.collect()
     }
 }
 
@@ -95,7 +106,7 @@ pub(crate) fn number(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-impl Heat<'_> {
+impl Block<'_> {
     /// The journal's key of a trial. The first server may be in several blocks of a round, so its key
     /// includes the other servers of its block.
     fn key(&self, server: &Spec, round: u32) -> String {
@@ -121,12 +132,12 @@ impl Plan {
     }
 
     /// All blocks of a round. The same plan always gives the same order.
-    fn order(&self, round: u32) -> Vec<Heat<'_>> {
+    fn order(&self, round: u32) -> Vec<Block<'_>> {
         let seed = self.round_seed(round);
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let mut points: Vec<&PointSpec> = self.points.iter().collect();
         points.shuffle(&mut random);
-        points.into_iter().flat_map(|point| point.heats(seed)).collect()
+        points.into_iter().flat_map(|point| point.blocks(seed)).collect()
     }
 
     /// The number of trials. The first server counts once in a round, even if it is in several blocks.
@@ -146,8 +157,8 @@ impl Plan {
     ) -> Result<()> {
         for round in 0..self.rounds {
             let mut counted: Vec<(&str, &Spec)> = Vec::new();
-            for (number, heat) in self.order(round).into_iter().enumerate() {
-                let (Heat { point, servers }, keys) = (&heat, heat.keys(round));
+            for (number, block) in self.order(round).into_iter().enumerate() {
+                let (Block { point, servers }, keys) = (&block, block.keys(round));
                 // The last trial of a block is also the last in the journal.
                 let mut tries = tries(journal, keys.last().map_or("", String::as_str))?;
                 let already = counted.len();
@@ -160,8 +171,8 @@ impl Plan {
                 }
                 let mut told = String::new();
                 while !is_settled(&tries) {
-                    let name =
-                        format!("{:?}-{}-{number}-{}", self.stage, round + 1, tries.len() + 1).to_lowercase();
+                    let (stage, round_number) = (self.stage.name(), round + 1);
+                    let name = format!("{stage}-{round_number}-{number}-{}", tries.len() + 1);
                     progress.begin(&format!("{}, round {} of {}", point.name, round + 1, self.rounds));
                     let mut outcomes = trial(point, servers, self.round_seed(round), &name)?;
                     settle_together(servers, &mut outcomes);
@@ -186,24 +197,25 @@ impl Plan {
 
     /// The journal's results of this plan.
     pub(crate) fn found(&self, journal: &Journal) -> Result<Vec<Found>> {
-        let orders: Vec<Vec<Heat<'_>>> = (0..self.rounds).map(|round| self.order(round)).collect();
+        let orders: Vec<Vec<Block<'_>>> = (0..self.rounds).map(|round| self.order(round)).collect();
         let mut all = Vec::new();
         for point in &self.points {
             let mut missing = 0;
             let of = |server: &Spec| {
                 let (mut rounds, mut beside) = (Vec::new(), Vec::new());
                 for (round, order) in (0..).zip(&orders) {
-                    let is_its =
-                        |heat: &&Heat<'_>| std::ptr::eq(heat.point, point) && heat.servers.contains(&server);
-                    let heat = order.iter().find(is_its).context("a server that is in no heat")?;
-                    let tries_of = |server| tries(journal, &heat.key(server, round));
+                    let is_its = |block: &&Block<'_>| {
+                        std::ptr::eq(block.point, point) && block.servers.contains(&server)
+                    };
+                    let block = order.iter().find(is_its).context("a server that is in no block")?;
+                    let tries_of = |server| tries(journal, &block.key(server, round));
                     let own = tries_of(server)?;
                     // A trial that was interrupted between two tries still has to be measured.
                     missing += usize::from(!is_settled(&own));
                     rounds.push(Taken::of(own));
                     beside.push(Taken::of(tries_of(&point.servers[0])?).map(|taken| taken.outcome));
                 }
-                let beside = (point.setting.order == Order::Abreast).then_some(beside);
+                let beside = (point.setting.order == Order::Concurrent).then_some(beside);
                 Ok(Series { server: server.clone(), rounds, beside })
             };
             let mut series: Vec<Series> = point.servers.iter().map(of).collect::<Result<_>>()?;
@@ -230,7 +242,7 @@ impl Plan {
 fn settle_together(servers: &[&Spec], outcomes: &mut [Outcome]) {
     let Some(bad) = outcomes.iter().position(|outcome| !outcome.is_valid()) else { return };
     for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_valid()) {
-        outcome.invalid.push(format!("measured beside {}, which is not valid", servers[bad].name));
+        outcome.invalid.push(format!("measured concurrently with {}, which is not valid", servers[bad].name));
     }
 }
 
@@ -261,7 +273,7 @@ mod tests {
     use crate::description::experiment::Experiment;
     use crate::tests::{journal, outcome, outcome_but};
 
-    /// Two points with a server for each of the `names`, and the first server again.
+    /// Two points with a server for each of the `names`, and the A/A control.
     fn plan(names: &[&str], rounds: u32) -> Plan {
         let servers: Vec<String> = names.iter().map(|name| format!("'{name} = nginx'")).collect();
         let text = format!(
@@ -271,21 +283,22 @@ mod tests {
         let mut points = Experiment::parse(&text).unwrap().points;
         for point in &mut points {
             point.name = point.setting.load.to_string();
-            point.setting.order = Order::InTurn;
+            point.setting.order = Order::Sequential;
         }
-        let points = points.into_iter().map(PointSpec::with_first_again).collect();
+        let points = points.into_iter().map(PointSpec::with_control).collect();
         Plan { points, rounds, seed: 1, stage: Stage::Measuring }
     }
 
-    fn abreast(mut plan: Plan) -> Plan {
+    fn concurrent(mut plan: Plan) -> Plan {
         for point in &mut plan.points {
-            point.setting.order = Order::Abreast;
+            point.setting.order = Order::Concurrent;
         }
         plan
     }
 
     fn names(plan: &Plan, round: u32) -> Vec<String> {
-        plan.order(round).iter().map(|heat| format!("{} {}", heat.point.name, heat.servers[0].name)).collect()
+        let name = |block: &Block<'_>| format!("{} {}", block.point.name, block.servers[0].name);
+        plan.order(round).iter().map(name).collect()
     }
 
     #[test]
@@ -311,8 +324,8 @@ mod tests {
         assert!(first.iter().all(|count| *count > 30), "a point is nearly always first: {first:?}");
         let other = Plan { seed: 2, ..super::tests::plan(&["a", "b", "c", "d"], 6) };
         assert_ne!(names(&plan, 0), names(&other, 0));
-        let judging = Plan { stage: Stage::Judging, ..super::tests::plan(&["a", "b", "c", "d"], 6) };
-        assert_ne!(names(&plan, 0), names(&judging, 0));
+        let confirmation = Plan { stage: Stage::Confirming, ..super::tests::plan(&["a", "b", "c", "d"], 6) };
+        assert_ne!(names(&plan, 0), names(&confirmation, 0));
     }
 
     #[test]
@@ -385,7 +398,7 @@ mod tests {
 
     #[test]
     fn progress_and_results_count_the_same_wherever_it_is_interrupted() {
-        for plan in [plan(&["a", "b", "c"], 2), abreast(plan(&["a", "b", "c"], 2))] {
+        for plan in [plan(&["a", "b", "c"], 2), concurrent(plan(&["a", "b", "c"], 2))] {
             for most in 0..24 {
                 let (mut journal, progress, mut tried) = (journal(), Progress::new(), 0);
                 progress.expect(plan.trials());
@@ -430,7 +443,7 @@ mod tests {
         assert_eq!((second.invalid().as_str(), second.median(|of| of.replies_per_s)), ("1", Some(5.0)));
         let key = |name: &str| {
             let server: Spec = format!("{name} = nginx").parse().unwrap();
-            Heat { point: &plan.points[0], servers: vec![&server] }.key(&server, 0)
+            Block { point: &plan.points[0], servers: vec![&server] }.key(&server, 0)
         };
         assert!(journal.get::<Outcome>(&format!("{}, try 3", key("never"))).unwrap().is_some());
         assert!(journal.get::<Outcome>(&format!("{}, try 3", key("second"))).unwrap().is_none());
@@ -441,17 +454,17 @@ mod tests {
     }
 
     #[test]
-    fn those_abreast_count_together_or_not_at_all() {
-        let mut plan = abreast(plan(&["a", "b"], 1));
+    fn concurrent_servers_count_together_or_not_at_all() {
+        let mut plan = concurrent(plan(&["a", "b"], 1));
         plan.points.truncate(1);
         let mut journal = journal();
-        let mut heats = 0;
+        let mut blocks = 0;
         plan.measure(&mut journal, &Progress::new(), |_, servers, _, _| {
-            heats += 1;
+            blocks += 1;
             let mut names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
-            let outcome = |name: &&str| match (*name, heats) {
+            let outcome = |name: &&str| match (*name, blocks) {
                 ("b", 1) => outcome_but(1.0, &["late"]),
-                _ => outcome(f64::from(heats)),
+                _ => outcome(f64::from(blocks)),
             };
             let outcomes = names.iter().map(outcome).collect();
             names.sort_unstable();
@@ -459,12 +472,15 @@ mod tests {
             Ok(outcomes)
         })
         .unwrap();
-        assert_eq!(heats, 2);
+        assert_eq!(blocks, 2);
         for series in &plan.found(&journal).unwrap()[0].series {
             assert_eq!((series.invalid().as_str(), series.median(|of| of.replies_per_s)), ("1", Some(2.0)));
             let why = &series.taken().next().unwrap().before[0].invalid[0];
-            let told =
-                if series.server.name == "b" { "late" } else { "measured beside b, which is not valid" };
+            let told = if series.server.name == "b" {
+                "late"
+            } else {
+                "measured concurrently with b, which is not valid"
+            };
             assert_eq!(why, told);
         }
         // If the run was killed in the middle of writing, the whole block is measured again.
@@ -477,26 +493,27 @@ mod tests {
     }
 
     #[test]
-    fn the_first_is_in_each_heat() {
-        let plan = abreast(plan(&["a", "b", "c", "d"], 6));
+    fn the_first_is_in_each_block() {
+        let plan = concurrent(plan(&["a", "b", "c", "d"], 6));
         let mut partners = Vec::new();
         for round in 0..6 {
             let order = plan.order(round);
             // Four other servers at each of two points.
             assert_eq!(order.len(), 4);
-            for heat in &order {
-                assert!(heat.servers.len() == ABREAST && heat.servers.contains(&&plan.points[0].servers[0]));
+            for block in &order {
+                let first = &plan.points[0].servers[0];
+                assert!(block.servers.len() == MOST_CONCURRENT && block.servers.contains(&first));
             }
             let mut others: Vec<&str> = order[0].servers.iter().map(|server| server.name.as_str()).collect();
             others.retain(|name| *name != "a");
             partners.push(others);
         }
         let mut alone = super::tests::plan(&["a", "b", "c", "d"], 6);
-        alone = abreast(Plan { points: alone.points.split_off(1), ..alone });
+        alone = concurrent(Plan { points: alone.points.split_off(1), ..alone });
         let of_2x = |plan: &Plan| {
             let order = plan.order(3);
-            let heats = order.iter().filter(|heat| heat.point.name == "2x");
-            heats.flat_map(|heat| heat.keys(3)).collect::<Vec<_>>()
+            let blocks = order.iter().filter(|block| block.point.name == "2x");
+            blocks.flat_map(|block| block.keys(3)).collect::<Vec<_>>()
         };
         assert_eq!(of_2x(&plan), of_2x(&alone), "who is beside whom depends on other points");
         partners.sort();

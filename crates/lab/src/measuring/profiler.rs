@@ -32,7 +32,7 @@ const PER_S: u32 = 1_999;
 const COLUMN: char = '\t';
 
 /// How long perf may take to write its samples.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Profiler {
     /// Begins after `delay`, and samples what runs on `cpus`. perf itself runs on `own_cpus`.
@@ -54,7 +54,7 @@ impl Profiler {
     /// Ends sampling, and groups the samples of the server's threads, which are in `server`. Other programs
     /// are left out, and so is the kernel's work for these.
     pub(crate) fn finish(self, server: &[u32]) -> Result<Vec<Part>> {
-        let stopped = self.process.stop(PATIENCE);
+        let stopped = self.process.stop(TIMEOUT);
         let told = fs::read_to_string(&self.log).unwrap_or_default();
         ensure!(stopped.is_ok() && self.samples.exists(), "perf record took no samples: {}", told.trim());
         let mut report = Command::new("perf");

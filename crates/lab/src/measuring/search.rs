@@ -60,7 +60,7 @@ pub(crate) fn highest(
     let mut found = match (served, too_much) {
         (Some((_, outcome)), Some(_)) => outcome,
         (Some((rate, mut outcome)), None) => {
-            let why = format!("it serves {rate:.0} requests/s in time, and the search ends there");
+            let why = format!("it serves even {rate:.0} requests/s in time, the highest rate of the search");
             outcome.invalid.push(why);
             outcome
         }
@@ -71,7 +71,7 @@ pub(crate) fn highest(
         }
     };
     // A generator that did not make the load has not shown that the rate is too much.
-    let beyond = beyond.into_iter().map(|reason| format!("where it is too much, {reason}"));
+    let beyond = beyond.into_iter().map(|reason| format!("at the rate that is too high, {reason}"));
     match (lacked_cpu, cpus_are_shared) {
         (true, true) => {}
         (true, false) => found.clients_were_short.extend(beyond),
@@ -144,7 +144,7 @@ mod tests {
             let found = highest(threshold, cpus_are_shared, probe).unwrap();
             (found.is_valid(), found.clients_were_short)
         };
-        let reason = "where it is too much, the generator's CPU 1 was full".to_owned();
+        let reason = "at the rate that is too high, the generator's CPU 1 was full".to_owned();
         assert_eq!(found(true, false), (true, vec![reason]));
         assert_eq!(found(false, false), (false, Vec::new()));
         // Clients on the servers' CPUs are a part of what is full.

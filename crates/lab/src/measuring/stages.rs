@@ -10,12 +10,12 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 
-use crate::description::experiment::{Experiment, Judge, PointSpec};
+use crate::analysis::series::{Found, Series};
+use crate::analysis::steady::Settling;
+use crate::description::experiment::{Confirmation, Experiment, PointSpec};
 use crate::description::load::Load;
 use crate::description::quantity::REPLIES;
 use crate::description::setting::{Order, Setting};
-use crate::judging::series::{Found, Series};
-use crate::judging::steady::Settling;
 use crate::measuring::plan::{CALIBRATING_ROUNDS, Plan, Stage, number};
 use crate::record::journal::Journal;
 use crate::servers::spec::Spec;
@@ -86,7 +86,7 @@ impl Stages<'_> {
         Ok(self.plan(Stage::Calibrating, CALIBRATING_ROUNDS, points))
     }
 
-    /// A point that saturates the first server. With `abreast`, other servers run beside it, as in the
+    /// A point that saturates the first server. If servers are concurrent, others run beside it, as in the
     /// measurement, because they use the caches in between.
     fn calibrating(self, point: &PointSpec) -> PointSpec {
         let mut setting = point.setting.clone();
@@ -106,11 +106,11 @@ impl Stages<'_> {
             let _ = write!(name, ", {share}% of a CPU");
         }
         let _ = write!(name, " ({exactly:x})");
-        let is_abreast = point.setting.order == Order::Abreast;
-        let servers = if is_abreast { 2 } else { 1 };
+        let is_concurrent = point.setting.order == Order::Concurrent;
+        let servers = if is_concurrent { 2 } else { 1 };
         let servers = point.servers.iter().take(servers).cloned().collect();
         let calibrating = PointSpec { name, id: None, servers, setting, compare: vec![REPLIES] };
-        if is_abreast { calibrating.with_first_again() } else { calibrating }
+        if is_concurrent { calibrating.with_control() } else { calibrating }
     }
 
     /// A point's load, with multiples as rates. `None` if the calibration is not complete.
@@ -126,24 +126,25 @@ impl Stages<'_> {
     /// The plan of the comparisons.
     pub(crate) fn measuring(self, journal: &Journal) -> Result<Plan> {
         let points = self.points(journal)?.into_iter();
-        let points =
-            points.map(|point| if self.0.again { point.with_first_again() } else { point }).collect();
+        let points = points.map(|point| if self.0.control { point.with_control() } else { point }).collect();
         Ok(self.plan(Stage::Measuring, self.0.rounds, points))
     }
 
-    /// The plan of the confirmatory rounds: the judged server beside the best of the others, at each point
+    /// The plan of the confirmatory rounds: the chosen server beside the best of the others, at each point
     /// that is completely measured.
-    pub(crate) fn judging(self, found: &[Found], journal: &Journal) -> Result<Plan> {
-        let Some(judge) = &self.0.judge else { return Ok(self.plan(Stage::Judging, 0, Vec::new())) };
+    pub(crate) fn confirmation(self, found: &[Found], journal: &Journal) -> Result<Plan> {
+        let Some(confirmation) = &self.0.confirmation else {
+            return Ok(self.plan(Stage::Confirming, 0, Vec::new()));
+        };
         let mut points = Vec::new();
         for found in found {
-            let Some(mut point) = judged(judge, found) else { continue };
+            let Some(mut point) = confirming(confirmation, found) else { continue };
             // A multiple refers to the first server of the original point, which may not be the first here.
             let Some(load) = self.load(&found.point, journal)? else { continue };
             point.setting.load = load;
             points.push(point);
         }
-        Ok(self.plan(Stage::Judging, judge.rounds, points))
+        Ok(self.plan(Stage::Confirming, confirmation.rounds, points))
     }
 
     /// The journal's key for the number of system calls per reply of a server at a point.
@@ -158,15 +159,16 @@ impl Stages<'_> {
     }
 }
 
-fn judged(judge: &Judge, found: &Found) -> Option<PointSpec> {
+/// The point of confirmatory rounds: the chosen server beside the best of the others.
+fn confirming(confirmation: &Confirmation, found: &Found) -> Option<PointSpec> {
     let Found { point, series, .. } = found;
     let is_whole = series.len() == point.servers.len() && series.iter().all(Series::is_whole);
-    let judged = series.iter().find(|series| series.server.name == judge.server && is_whole)?;
+    let chosen = series.iter().find(|series| series.server.name == confirmation.server && is_whole)?;
     let quantity = point.compare.first()?;
     let is_other = |other: &&Series| {
-        other.server != judged.server
-            && (judge.beside.is_empty() || judge.beside.contains(&other.server.name))
-            && !other.server.is_again_of(&point.servers[0])
+        other.server != chosen.server
+            && (confirmation.beside.is_empty() || confirmation.beside.contains(&other.server.name))
+            && !other.server.is_control_of(&point.servers[0])
             && other.failures().is_empty()
     };
     let others = series.iter().filter(is_other);
@@ -175,8 +177,8 @@ fn judged(judge: &Judge, found: &Found) -> Option<PointSpec> {
     // Each choice of the best is a separate point, so that trials beside different servers are not
     // compared.
     let name = format!("{}, judging against {}", point.name, best.server.name);
-    let servers = vec![best.server.clone(), judged.server.clone()];
-    Some(PointSpec { name, id: None, servers, ..point.clone() }.with_first_again())
+    let servers = vec![best.server.clone(), chosen.server.clone()];
+    Some(PointSpec { name, id: None, servers, ..point.clone() }.with_control())
 }
 
 #[cfg(test)]
@@ -212,23 +214,24 @@ mod tests {
     }
 
     #[test]
-    fn one_may_be_judged_beside_some_of_the_others_only() {
+    fn one_may_be_confirmed_beside_some_of_the_others_only() {
         let beside = EXPERIMENT.replace("server = 'auto'", "server = 'auto'\nbeside = ['lost', 'one']");
         let experiment = Experiment::parse(&beside.replace("'lost =", "'best = nginx', 'lost =")).unwrap();
         let (stages, mut journal) = (Stages(&experiment), journal());
         measure(&stages.calibration(&journal).unwrap(), &mut journal, |_, _| Some(100.0));
         let plan = stages.measuring(&journal).unwrap();
         measure(&plan, &mut journal, |_, spec| Some(if spec.name == "best" { 9.0 } else { 5.0 }));
-        let judging = stages.judging(&plan.found(&journal).unwrap(), &journal).unwrap();
-        assert!(judging.points.iter().all(|point| ["one", "lost"].contains(&point.servers[0].name.as_str())));
-        assert_eq!(judging.points.len(), 2);
+        let confirmation = stages.confirmation(&plan.found(&journal).unwrap(), &journal).unwrap();
+        let is_named = |point: &PointSpec| ["one", "lost"].contains(&point.servers[0].name.as_str());
+        assert!(confirmation.points.iter().all(is_named));
+        assert_eq!(confirmation.points.len(), 2);
 
         let error = Experiment::parse(&beside.replace("'lost', 'one'", "'two'")).unwrap_err();
         assert!(error.contains(": judge.beside: no server"), "{error}");
     }
 
     #[test]
-    fn the_judged_are_asked_for_what_the_point_was_asked_for() {
+    fn confirmatory_rounds_ask_for_what_the_point_was_asked_for() {
         let experiment = Experiment::parse(EXPERIMENT).unwrap();
         let (stages, mut journal) = (Stages(&experiment), journal());
         let calibration = stages.calibration(&journal).unwrap();
@@ -242,10 +245,10 @@ mod tests {
             _ => Some(4.0),
         });
         let found = plan.found(&journal).unwrap();
-        let judging = stages.judging(&found, &journal).unwrap();
-        let loads: Vec<Load> = judging.points.iter().map(|point| point.setting.load).collect();
+        let confirmation = stages.confirmation(&found, &journal).unwrap();
+        let loads: Vec<Load> = confirmation.points.iter().map(|point| point.setting.load).collect();
         assert_eq!(loads, [Load::Rate(200.0), Load::Rate(600.0)]);
-        for point in &judging.points {
+        for point in &confirmation.points {
             let names: Vec<&str> = point.servers.iter().map(|spec| spec.name.as_str()).collect();
             assert_eq!(names, ["one", "auto", "one again"], "who failed is not the best");
             assert_eq!(stages.load(point, &journal).unwrap(), Some(point.setting.load));

@@ -13,7 +13,7 @@ use results::status::{SCHEMA, Snapshot};
 use crate::measuring::network::Network;
 use crate::programs::child::output;
 use crate::programs::interrupt;
-use crate::programs::launcher::{PATIENCE, Place, Server};
+use crate::programs::launcher::{Place, Server, TIMEOUT};
 use crate::servers::spec::{Kind, Spec};
 use crate::servers::{self, Constant, Endpoint, Ground, Running, script};
 
@@ -109,8 +109,8 @@ impl Subject {
         }
         let is_it = |pid: &u32| process::name(*pid).is_ok_and(|name| name == "sluice:status");
         // The process takes that name only once it runs.
-        let found = interrupt::wait_for(PATIENCE, || Ok(self.processes()?.into_iter().find(is_it)))?;
-        found.context("it has no process for its status").map(Some)
+        let found = interrupt::wait_for(TIMEOUT, || Ok(self.processes()?.into_iter().find(is_it)))?;
+        found.context("its status process has not started").map(Some)
     }
 
     /// The number of requests that its application has computed so far, and the seconds that these took.
@@ -126,7 +126,7 @@ impl Subject {
         let Some((sluice, at)) = &self.status else { return Ok(None) };
         let told = output(Command::new(sluice).args(["status", at, "--json"]), "")?;
         let status: Snapshot =
-            serde_json::from_str(&told).context("cannot understand what sluice status says")?;
+            serde_json::from_str(&told).context("cannot parse the output of sluice status")?;
         ensure!(status.schema == SCHEMA, "sluice status has schema {}, not {SCHEMA}", status.schema);
         Ok(Some(status))
     }
@@ -135,7 +135,7 @@ impl Subject {
 /// Checks that a server that should already be running does run.
 pub(crate) fn is_there(running: &Running) -> Result<()> {
     let Running { address, pid, .. } = running;
-    TcpStream::connect_timeout(address, PATIENCE)
+    TcpStream::connect_timeout(address, TIMEOUT)
         .with_context(|| format!("no server at http://{address}/"))?;
     match pid {
         Some(pid) => process::name(*pid).map(drop).with_context(|| format!("no process has the id {pid}")),
@@ -150,7 +150,7 @@ const STDERR: &str = "stderr";
 const FILE: &str = "file";
 
 /// The options with which a server only checks its configuration.
-fn looking(kind: Kind) -> &'static [&'static str] {
+fn checking(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Nginx => &["-t", "-q"],
         Kind::Lighttpd => &["-tt"],
@@ -171,7 +171,7 @@ pub(crate) fn objection(spec: &Spec, sluice: &Path, cpus: &[usize]) -> Result<Op
     if let Some(behind) = &behind
         && let Some(why) = objection(behind, sluice, cpus)?
     {
-        return Ok(Some(format!("behind it: {why}")));
+        return Ok(Some(format!("the server behind it: {why}")));
     }
     // A server that only works in front of an application has none here.
     let wants_application = match spec.kind {
@@ -191,7 +191,7 @@ pub(crate) fn objection(spec: &Spec, sluice: &Path, cpus: &[usize]) -> Result<Op
     let constant = (spec.kind == Kind::Ceiling).then_some(Constant { target: FILE, closes: false });
     let plain = Ground::plain(&root, &network.addresses, scratch.path(), sluice);
     let ground = Ground { constant, ..plain };
-    let words = looking(spec.kind);
+    let words = checking(spec.kind);
     if words.is_empty() {
         let why = |error: anyhow::Error| {
             let said = fs::read_to_string(scratch.path().join(STDERR)).unwrap_or_default();
@@ -370,7 +370,7 @@ mod tests {
         assert!(get(addresses[0], "/page.php?n=7").contains("PHP says 42"));
         // The log has the request once the reply is sent.
         let noted =
-            interrupt::wait_for(PATIENCE, || Ok(server.work().filter(|(requests, _)| *requests > 0.0)));
+            interrupt::wait_for(TIMEOUT, || Ok(server.work().filter(|(requests, _)| *requests > 0.0)));
         let (requests, seconds) = noted.unwrap().unwrap();
         assert!(
             (requests - 1.0).abs() < 1e-9 && seconds > 0.0 && seconds < 20.0,
@@ -422,11 +422,11 @@ mod tests {
                 .env("run", directory.path().join("again"));
             let started = Process::start(&mut command).unwrap();
             let is_up = || Ok(TcpStream::connect(address).is_ok().then_some(()));
-            interrupt::wait_for(PATIENCE, is_up).unwrap().expect("it listens");
+            interrupt::wait_for(TIMEOUT, is_up).unwrap().expect("it listens");
             assert!(get(address, "/page.php?n=7").contains("PHP says 42"), "{text}");
             let all = process::tree(started.id()).unwrap();
             assert!(all.len() > 4, "{text}: a shell, a server, PHP-FPM and two workers: {all:?}");
-            started.stop(PATIENCE).unwrap();
+            started.stop(TIMEOUT).unwrap();
             // Dropping the server ends all its processes.
             assert!(all.iter().all(|pid| process::name(*pid).is_err()), "{text}");
         }
@@ -490,7 +490,7 @@ mod tests {
             assert!(head.contains("ontent-") && body.len() == 100_000, "{text}: {head}");
             assert!(get(addresses[0], "/fcgi/constant?bytes=many").contains(" 400 "), "{text}");
             // The first process, and three that answer, once it has started all of them.
-            let told = interrupt::wait_for(PATIENCE, || {
+            let told = interrupt::wait_for(TIMEOUT, || {
                 let of = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/environ")).unwrap_or_default();
                 let all: Vec<String> = server.processes()?.iter().map(of).collect();
                 let told: Vec<String> = all.into_iter().filter(|all| all.contains("SIZE=small\0")).collect();

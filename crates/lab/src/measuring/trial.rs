@@ -4,7 +4,7 @@
 //! server on its CPUs, then the load. It reads counters at the start and at the end of the measured window.
 //! Then it lets the clients wait for their last replies, and removes everything.
 //!
-//! The servers of a point can run together. Abreast (concurrent), each has its own load at the same time,
+//! The servers of a point can run together. If they are concurrent, each has its own load at the same time,
 //! and they share a CPU by [`Turns`]. Interleaved, all servers are started, and the load goes to one after
 //! the other, in slices of the measured time. Each slice has a new random order. So what the machine does
 //! in one second affects all of them.
@@ -64,7 +64,7 @@ const CAPACITY: usize = 20_000;
 
 /// The servers of one trial, and the directory for their files.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Heat<'a> {
+pub(crate) struct Block<'a> {
     pub(crate) setting: &'a Setting,
     /// The load, with multiples as rates.
     pub(crate) load: Load,
@@ -100,11 +100,11 @@ impl Site {
     }
 
     /// Runs one trial of each server of a block.
-    pub(crate) fn run(&self, heat: Heat<'_>) -> Result<Vec<Outcome>> {
+    pub(crate) fn run(&self, block: Block<'_>) -> Result<Vec<Outcome>> {
         interrupt::check()?;
-        let this = self.of(heat.setting);
-        let Setting { share, cold, lengths, order, .. } = heat.setting;
-        let Prepared { root, asked, .. } = heat.files;
+        let this = self.of(block.setting);
+        let Setting { share, cold, lengths, order, .. } = block.setting;
+        let Prepared { root, asked, .. } = block.files;
         let files = asked.clone().map_or_else(|| bounds::files_below(root), Ok)?;
         if *cold {
             bounds::forget(&files)?;
@@ -114,18 +114,18 @@ impl Site {
         let Means { server_cpus, client_cpus, .. } = &this.means;
         let sharing = client_cpus.iter().filter(|_| share.is_some());
         let _awake: Vec<Share> = sharing.map(|cpu| Share::of(*cpu)).collect::<Result<_>>()?;
-        let running = each_in_a_thread(heat.servers.iter().enumerate(), |(number, spec)| {
-            Running::start(&this, heat, spec, heat.directory.join(number.to_string()))
+        let running = each_in_a_thread(block.servers.iter().enumerate(), |(number, spec)| {
+            Running::start(&this, block, spec, block.directory.join(number.to_string()))
         })?;
-        let see = || format!("see {}", heat.directory.display());
+        let see = || format!("see {}", block.directory.display());
         // Sampling begins with the measured time, or a little before.
-        let profile = || Profiler::start(server_cpus, client_cpus, lengths.warm_up, heat.directory);
-        let profiler = (heat.purpose == Purpose::Profiling).then(profile).transpose().with_context(see)?;
-        let mut outcomes = match (heat.load, order) {
-            (Load::Most(threshold), _) => this.searched(heat, &running, threshold),
-            (_, Order::Abreast) => this.ask(heat, *lengths, &running),
-            (_, Order::InTurn) => this.interleaved(heat, &running, 1),
-            (_, Order::Interleaved) => this.interleaved(heat, &running, lengths.slices),
+        let profile = || Profiler::start(server_cpus, client_cpus, lengths.warm_up, block.directory);
+        let profiler = (block.purpose == Purpose::Profiling).then(profile).transpose().with_context(see)?;
+        let mut outcomes = match (block.load, order) {
+            (Load::Most(threshold), _) => this.searched(block, &running, threshold),
+            (_, Order::Concurrent) => this.ask(block, *lengths, &running),
+            (_, Order::Sequential) => this.interleaved(block, &running, 1),
+            (_, Order::Interleaved) => this.interleaved(block, &running, lengths.slices),
         }
         .with_context(see);
         if let (Some(profiler), Ok(outcomes)) = (profiler, &mut outcomes) {
@@ -140,38 +140,38 @@ impl Site {
 
     /// Runs the servers one after the other, in slices. The first slice of each has the whole warm-up, the
     /// others a part of it: the server is already warm, and only its clients are new.
-    fn interleaved(&self, heat: Heat<'_>, running: &[Running], slices: u32) -> Result<Vec<Outcome>> {
-        let whole = heat.setting.lengths;
-        let mut random = Pcg64Mcg::seed_from_u64(heat.seed);
+    fn interleaved(&self, block: Block<'_>, running: &[Running], slices: u32) -> Result<Vec<Outcome>> {
+        let whole = block.setting.lengths;
+        let mut random = Pcg64Mcg::seed_from_u64(block.seed);
         let mut order: Vec<usize> = (0..running.len()).collect();
         let mut all: Vec<Vec<Outcome>> = running.iter().map(|_| Vec::new()).collect();
         for slice in 0..slices {
             order.shuffle(&mut random);
             let warm_up = if slice == 0 { whole.warm_up } else { whole.warm_up / slices };
             let lengths = Lengths { warm_up, measured: whole.measured / slices, ..whole };
-            let heat = Heat { seed: heat.seed + u64::from(slice) * 10_000, ..heat };
+            let block = Block { seed: block.seed + u64::from(slice) * 10_000, ..block };
             for &number in &order {
-                all[number].extend(self.ask(heat, lengths, &running[number..=number])?);
+                all[number].extend(self.ask(block, lengths, &running[number..=number])?);
             }
         }
         all.into_iter().map(|slices| figures::median(slices).context("no slice was measured")).collect()
     }
 
     /// Runs the servers one after the other, each with its own search for the highest rate.
-    fn searched(&self, heat: Heat<'_>, running: &[Running], threshold: Threshold) -> Result<Vec<Outcome>> {
+    fn searched(&self, block: Block<'_>, running: &[Running], threshold: Threshold) -> Result<Vec<Outcome>> {
         // A client that waits for much longer than the threshold only occupies a connection.
-        let patience = (threshold.time * 20).max(Duration::from_millis(200));
-        let lengths = heat.setting.lengths;
-        let lengths = Lengths { timeout: lengths.timeout.min(patience), ..lengths };
+        let timeout = (threshold.time * 20).max(Duration::from_millis(200));
+        let lengths = block.setting.lengths;
+        let lengths = Lengths { timeout: lengths.timeout.min(timeout), ..lengths };
         let mut order: Vec<usize> = (0..running.len()).collect();
-        order.shuffle(&mut Pcg64Mcg::seed_from_u64(heat.seed));
+        order.shuffle(&mut Pcg64Mcg::seed_from_u64(block.seed));
         let mut found = Vec::new();
         for number in order {
-            let mut seed = heat.seed;
+            let mut seed = block.seed;
             let mut outcome = search::highest(threshold, self.shares_cpus(), |rate| {
                 seed += 10_000;
-                let heat = Heat { load: Load::Rate(rate), seed, ..heat };
-                self.ask(heat, lengths, &running[number..=number])?.pop().context("nobody was asked")
+                let block = Block { load: Load::Rate(rate), seed, ..block };
+                self.ask(block, lengths, &running[number..=number])?.pop().context("nobody was asked")
             })?;
             // The search takes a lost server for a rate that is too high.
             outcome.failed.extend(running[number].lost()?);
@@ -182,21 +182,21 @@ impl Site {
     }
 
     /// Loads some of a block's servers at the same time. The others get no load.
-    fn ask(&self, heat: Heat<'_>, lengths: Lengths, asked: &[Running]) -> Result<Vec<Outcome>> {
-        let Setting { share, turn_us, .. } = heat.setting;
+    fn ask(&self, block: Block<'_>, lengths: Lengths, asked: &[Running]) -> Result<Vec<Outcome>> {
+        let Setting { share, turn_us, .. } = block.setting;
         let turns = share.map(|share| Turns { share: share / 100.0, turn_us: *turn_us });
         // Idle servers also keep their shares, so that the share of each server is the same.
-        let conduct = |turns| Conductor::start(self.means.server_cpus[0], turns, heat.servers.len());
+        let conduct = |turns| Conductor::start(self.means.server_cpus[0], turns, block.servers.len());
         let conductor = turns.map(conduct).transpose()?;
-        let asking = match (heat.setting.generator, heat.load) {
+        let asking = match (block.setting.generator, block.load) {
             (Tool::Wrk { closes }, Load::Sessions(connections)) => Asking::ByWrk { connections, closes },
-            (Tool::Wrk { .. }, load) => bail!("{load}: wrk knows connections only"),
-            (Tool::Sluicelab, _) => Asking::ByLoad(self.load_options(heat, lengths)?),
+            (Tool::Wrk { .. }, load) => bail!("{load}: wrk only takes a number of connections"),
+            (Tool::Sluicelab, _) => Asking::ByLoad(self.load_options(block, lengths)?),
         };
         let seen = each_in_a_thread(asked, |one| one.watch(self, &asking, lengths))?;
         let given = conductor.map(Conductor::stop).transpose()?;
         let outcome = |seen: Result<Seen, String>| match seen {
-            Ok(Seen::OfLoad(watched)) => figures::of(&watched, given, heat.setting.rules),
+            Ok(Seen::OfLoad(watched)) => figures::of(&watched, given, block.setting.rules),
             Ok(Seen::OfWrk(watched)) => figures::of_wrk(&watched, self.means.client_cpus.len(), given),
             Err(why) => Ok(Outcome::lost(why)),
         };
@@ -214,20 +214,20 @@ impl Site {
         client_cpus.iter().any(|cpu| server_cpus.contains(cpu))
     }
 
-    fn load_options(&self, heat: Heat<'_>, lengths: Lengths) -> Result<Vec<String>> {
-        let load = match heat.load {
+    fn load_options(&self, block: Block<'_>, lengths: Lengths) -> Result<Vec<String>> {
+        let load = match block.load {
             Load::Sessions(count) => format!("--connections={count}"),
             Load::Rate(rate) | Load::Times(rate) => format!("--rate={rate:.3}"),
-            Load::Most(threshold) => bail!("mat: {threshold} is searched for by rates"),
+            Load::Most(threshold) => bail!("mat: {threshold} needs a search over rates"),
         };
         let client_cpus = &self.means.client_cpus;
         let ms = |time: Duration| format!("{}ms", time.as_millis());
         // Runs before the measurement have a closed loop with identical clients.
-        let clients: &[String] = if heat.load.is_open() { &heat.setting.clients } else { &[] };
+        let clients: &[String] = if block.load.is_open() { &block.setting.clients } else { &[] };
         let has_classes = clients.iter().any(|option| option.starts_with("--class="));
         let mut options = vec![
-            format!("--sessions={}", heat.files.sessions.display()),
-            format!("--seed={}", heat.seed),
+            format!("--sessions={}", block.files.sessions.display()),
+            format!("--seed={}", block.seed),
             format!("--duration={}", ms(lengths.warm_up + lengths.measured)),
             format!("--warm-up={}", ms(lengths.warm_up)),
             format!("--timeout={}", ms(lengths.timeout)),
@@ -240,15 +240,15 @@ impl Site {
         if self.may_run_before_others() {
             options.push("--realtime".to_owned());
         }
-        if heat.purpose == Purpose::Verifying {
-            options.push(format!("--verify={}", heat.files.root.display()));
+        if block.purpose == Purpose::Verifying {
+            options.push(format!("--verify={}", block.files.root.display()));
         }
         let usual = if self.shares_cpus() {
             Some(MAY_WAIT_FOR_SERVERS)
         } else {
-            (heat.setting.order == Order::Abreast).then_some(MAY_WAIT_FOR_GENERATORS)
+            (block.setting.order == Order::Concurrent).then_some(MAY_WAIT_FOR_GENERATORS)
         };
-        options.extend(heat.setting.may_wait.or(usual).map(|percent| format!("--may-wait={percent}")));
+        options.extend(block.setting.may_wait.or(usual).map(|percent| format!("--may-wait={percent}")));
         Ok(options)
     }
 }
@@ -365,20 +365,20 @@ fn besim(site: &Site, network: &Network, directory: &Path) -> Result<Server> {
 }
 
 impl Running {
-    fn start(site: &Site, heat: Heat<'_>, spec: &Spec, directory: PathBuf) -> Result<Self> {
+    fn start(site: &Site, block: Block<'_>, spec: &Spec, directory: PathBuf) -> Result<Self> {
         fs::create_dir_all(&directory)?;
-        let Setting { workload, application, memory, disk, others, share, generator, .. } = heat.setting;
+        let Setting { workload, application, memory, disk, others, share, generator, .. } = block.setting;
         let network = if let Some(running) = spec.running() {
             Network::of_running(running.address)
         } else if site.has_namespaces {
-            Network::isolated(&site.links(heat.setting), &site.sysctls)?
+            Network::isolated(&site.links(block.setting), &site.sysctls)?
         } else {
-            Network::loopback(site.links(heat.setting).len())?
+            Network::loopback(site.links(block.setting).len())?
         };
         let bounds =
             memory.zip(*disk).map(|(memory, disk)| Bounds { memory, reads_per_s: disk, others: *others });
         let Means { sluice, server_cpus, client_cpus, .. } = &site.means;
-        let new = |bounds| Bounded::new(bounds, &heat.files.root, client_cpus[0]);
+        let new = |bounds| Bounded::new(bounds, &block.files.root, client_cpus[0]);
         let bounded = bounds.map(new).transpose()?;
         let share = share.map(|_| Share::of(server_cpus[0])).transpose()?;
         let groups =
@@ -392,10 +392,10 @@ impl Running {
         let asks = application.as_ref().is_some_and(Application::asks_besim);
         let besim = asks.then(|| besim(site, &network, &directory)).transpose().context(NotStarted)?;
         let asks_for_one = workload.asks_for_one_file();
-        let target = asks_for_one.then(|| heat.files.first_target()).transpose()?;
+        let target = asks_for_one.then(|| block.files.first_target()).transpose()?;
         let constant = |target| Constant { target, closes: generator.closes() };
         let ground = Ground {
-            root: &heat.files.root,
+            root: &block.files.root,
             listen: &network.addresses,
             directory: &directory,
             sockets: &sockets,
@@ -417,7 +417,7 @@ impl Running {
         }
         let idle = network.connect(network.addresses[0], workload.idle as usize)?;
         let count = || Counter::start(|| server.processes(), client_cpus, &directory);
-        let counter = (heat.purpose == Purpose::Counting).then(count).transpose()?;
+        let counter = (block.purpose == Purpose::Counting).then(count).transpose()?;
         Ok(Self {
             server,
             _besim: besim,
@@ -440,8 +440,8 @@ impl Running {
             process::run_in_real_time().context("cannot run in real time")?;
         }
         let seen = match asking {
-            Asking::ByLoad(options) => self.look(site, options, lengths),
-            Asking::ByWrk { connections, closes } => self.look_at_wrk(site, *connections, *closes, lengths),
+            Asking::ByLoad(options) => self.watch_load(site, options, lengths),
+            Asking::ByWrk { connections, closes } => self.watch_wrk(site, *connections, *closes, lengths),
         };
         match seen {
             Ok(watched) => Ok(Ok(watched)),
@@ -459,7 +459,7 @@ impl Running {
         Ok(figures::want_of_memory(killed).or(ended))
     }
 
-    fn look(&self, site: &Site, options: &[String], lengths: Lengths) -> Result<Seen> {
+    fn watch_load(&self, site: &Site, options: &[String], lengths: Lengths) -> Result<Seen> {
         let targets = self.network.addresses.iter().map(|address| format!("--target=http://{address}"));
         let filled = options.iter().map(|option| option.replace("{networks}", self.network.networks));
         let mut options: Vec<String> = targets.chain(filled).collect();
@@ -470,7 +470,7 @@ impl Running {
         Ok(Seen::OfLoad(Box::new(generator.watch(lengths, |edge| self.sight(site, edge))?)))
     }
 
-    fn look_at_wrk(&self, site: &Site, connections: u32, closes: bool, lengths: Lengths) -> Result<Seen> {
+    fn watch_wrk(&self, site: &Site, connections: u32, closes: bool, lengths: Lengths) -> Result<Seen> {
         let target = self.target.as_deref().context("wrk has nothing to ask for")?;
         let mut wrapper = self.network.in_client();
         if site.may_run_before_others() {
@@ -491,7 +491,7 @@ impl Running {
     fn sight(&self, site: &Site, edge: Edge) -> Result<Sight> {
         let Means { server_cpus, client_cpus, .. } = &site.means;
         let sight = Sight::of(edge, &self.server, self.bounded.as_ref(), server_cpus, client_cpus)?;
-        let calls = self.counter.as_ref().map(Counter::look).transpose()?;
+        let calls = self.counter.as_ref().map(Counter::sample).transpose()?;
         Ok(Sight { calls, ..sight })
     }
 }

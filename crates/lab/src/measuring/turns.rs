@@ -67,12 +67,12 @@ impl Conductor {
             if failed { Vec::new() } else { give(turns, servers, stop) }
         };
         let this = Self(Background::start("conductor", conduct)?);
-        started.recv()?.context("cannot give turns on a CPU (SCHED_FIFO needs root, or ulimit -r)")?;
+        started.recv()?.context("cannot give turns on a CPU: SCHED_FIFO needs root or ulimit -r")?;
         Ok(this)
     }
 
     pub(crate) fn stop(self) -> Result<Given> {
-        summary(&self.0.stop()?).context("nobody had a turn")
+        summary(&self.0.stop()?).context("no server has run")
     }
 }
 
@@ -116,7 +116,8 @@ pub(crate) fn reason_against(given: &Given) -> Option<String> {
     let Given { part, between_us_max, .. } = *given;
     (part < LEAST_LEFT || between_us_max > LONGEST_BETWEEN_US).then(|| {
         format!(
-            "servers had {:.1}% of their CPU, and none had any for up to {between_us_max:.0} us",
+            "servers had only {:.1}% of their CPU, with gaps of up to {between_us_max:.0} us without any \
+             server",
             part * 100.0
         )
     })

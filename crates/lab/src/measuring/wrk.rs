@@ -98,7 +98,7 @@ const TOLD: &str = "told ";
 const HINT: &str = " (Debian package wrk)";
 
 /// How much longer than planned it may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The path of wrk.
 pub(crate) fn find() -> Result<PathBuf> {
@@ -114,12 +114,12 @@ impl Wrk<'_> {
         Ok(told)
     }
 
-    /// Runs wrk for the warm-up, and then again for the measurement, with a `look` before that and another
+    /// Runs wrk for the warm-up, and then again for the measurement, with a `sample` before that and another
     /// after.
     pub(crate) fn watch<T>(
         &self,
         lengths: Lengths,
-        mut look: impl FnMut(Edge) -> Result<T>,
+        mut sample: impl FnMut(Edge) -> Result<T>,
     ) -> Result<Watched<T>> {
         self.write_script()?;
         if !lengths.warm_up.is_zero() {
@@ -127,14 +127,14 @@ impl Wrk<'_> {
             interrupt::sleep_until(Instant::now() + lengths.warm_up)?;
             ensure!(warming.ended()?.is_none(), "wrk ended while warming up: {}", self.said());
         }
-        let first = look(Edge::Begin)?;
+        let first = sample(Edge::Begin)?;
         let began = Instant::now();
         let seconds = lengths.measured.as_secs();
         let mut process = self.start(seconds)?;
         let has_ended = || Ok(process.has_ended()?.then_some(()));
-        interrupt::wait_for(lengths.measured + PATIENCE, has_ended)?.context("wrk has not ended in time")?;
+        interrupt::wait_for(lengths.measured + TIMEOUT, has_ended)?.context("wrk has not ended in time")?;
         let elapsed = began.elapsed();
-        let second = look(Edge::End)?;
+        let second = sample(Edge::End)?;
         // The process exists until it is waited for.
         let cpu = Duration::from_nanos(process::cpu_time_ns(process.id())?);
         let status = process.ended()?.context("wrk has ended and has not")?;
@@ -184,8 +184,9 @@ impl Told {
     /// Parses the script's line.
     fn read(said: &str) -> Result<Self> {
         let line = said.lines().find_map(|line| line.strip_prefix(TOLD));
-        let line = line.with_context(|| format!("wrk told nothing; it said: {}", said.trim()))?;
-        let told: Self = serde_json::from_str(line).with_context(|| format!("wrk told {line}"))?;
+        let line = line.with_context(|| format!("wrk reported no results; it printed: {}", said.trim()))?;
+        let told: Self =
+            serde_json::from_str(line).with_context(|| format!("cannot parse the results of wrk: {line}"))?;
         if told.requests == 0 {
             bail!("wrk got no reply: {line}");
         }
@@ -221,7 +222,7 @@ mod tests {
         assert_eq!((told.times.p50, told.times.max), (1.084, 17.745));
         let nothing = Told::read("unable to connect to 127.0.0.1:1 Connection refused").unwrap_err();
         assert!(
-            nothing.to_string().ends_with("it said: unable to connect to 127.0.0.1:1 Connection refused")
+            nothing.to_string().ends_with("it printed: unable to connect to 127.0.0.1:1 Connection refused")
         );
         assert!(Told::read(&said.replace("1146", "0")).unwrap_err().to_string().starts_with("wrk got no"));
     }

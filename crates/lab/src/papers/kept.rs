@@ -13,9 +13,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::catalogue::{self, Catalogue, fresh_directory};
 use super::measured::{Checked, Here, Measured, OfExperiment, Word};
+use crate::analysis::holding::Holding;
 use crate::description::experiment::Experiment;
 use crate::description::finding::{Finding, Is};
-use crate::judging::holding::Holding;
 use crate::record::journal::Journal;
 use crate::report::results::{EXPERIMENT, Held, JOURNAL, LeftOut, Results};
 use crate::run::ENVIRONMENT;
@@ -63,10 +63,12 @@ pub fn evaluate(
     let environment = fs::read_to_string(directory.join(ENVIRONMENT)).unwrap_or_default();
     let environment: Value = serde_json::from_str(&environment).unwrap_or_default();
     let date = environment[DATE].as_str().or(date);
-    let date = date.with_context(|| format!("{}: when was it measured?", directory.display()))?.to_owned();
+    let date = date
+        .with_context(|| format!("{}: the date of its measurement is missing", directory.display()))?
+        .to_owned();
     let machine = results.machines().pop();
     let margin = results.experiment.margin;
-    let why = || Holding::CannotTell("the experiment has changed since, and has to be run again".to_owned());
+    let why = || Holding::CannotTell("the experiment has changed since; run it again".to_owned());
     let others = others.into_iter().map(|finding| Held { finding, ratio: None, says: why() });
     let others: Vec<Held> = others.collect();
     Ok(OfExperiment {

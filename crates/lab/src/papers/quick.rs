@@ -9,12 +9,12 @@ use anyhow::Result;
 use toml::{Table, Value};
 
 use super::picture;
+use crate::analysis::holding;
 use crate::description::expected::expected;
 use crate::description::experiment::{Experiment, PointSpec};
 use crate::description::finding::Finding;
 use crate::description::load::Load;
 use crate::description::setting::{Rules, Setting};
-use crate::judging::holding;
 use crate::measuring::means::Means;
 use crate::progress::Progress;
 use crate::report::results::Results;
@@ -56,7 +56,7 @@ impl Quick {
         let (same, mut findings): (Vec<Finding>, Vec<Finding>) =
             all.iter().cloned().partition(|finding| is_same_here(experiment, finding));
         if findings.is_empty() {
-            return Err(format!("{id}: what it compares is the same without root"));
+            return Err(format!("{id}: without root, nothing differs between what it compares"));
         }
         let mut rounds = 3;
         loop {
@@ -64,7 +64,7 @@ impl Quick {
             let time = Experiment::parse(&this.text).map(|quick| expected(&quick))?;
             if time <= MOST || (rounds == 1 && findings.len() == 1) {
                 let left = all.len() - findings.len();
-                let why = if same.is_empty() { "" } else { ", of which some compare what is the same here" };
+                let why = if same.is_empty() { "" } else { ", some as they compare what is the same here" };
                 let note = (left > 0).then(|| format!("{left} of {} findings of the row{why}", all.len()));
                 let left_out = note.into_iter().chain(this.left_out).collect();
                 return Ok(Self { left_out, ..this });

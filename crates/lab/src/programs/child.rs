@@ -47,9 +47,9 @@ impl Process {
     }
 
     /// Sends SIGTERM, and waits for the end.
-    pub fn stop(mut self, patience: Duration) -> Result<()> {
+    pub fn stop(mut self, timeout: Duration) -> Result<()> {
         self.terminate()?;
-        ensure!(self.leaves_within(patience)?, "process {} does not react to SIGTERM", self.id());
+        ensure!(self.leaves_within(timeout)?, "process {} does not react to SIGTERM", self.id());
         Ok(())
     }
 
@@ -57,10 +57,10 @@ impl Process {
         Ok(kill_process(self.pid()?, Signal::TERM)?)
     }
 
-    fn leaves_within(&mut self, patience: Duration) -> Result<bool> {
+    fn leaves_within(&mut self, timeout: Duration) -> Result<bool> {
         let start = Instant::now();
         while self.ended()?.is_none() {
-            if start.elapsed() > patience {
+            if start.elapsed() > timeout {
                 return Ok(false);
             }
             thread::sleep(Duration::from_millis(5));

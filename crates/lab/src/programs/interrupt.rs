@@ -35,12 +35,12 @@ pub fn check() -> Result<()> {
 }
 
 /// Polls until there is an answer. Fails if interrupted. `None`: there was no answer in time.
-pub fn wait_for<T>(patience: Duration, mut answer: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
+pub fn wait_for<T>(timeout: Duration, mut answer: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
     let start = Instant::now();
     loop {
         check()?;
         let found = answer()?;
-        if found.is_some() || start.elapsed() > patience {
+        if found.is_some() || start.elapsed() > timeout {
             return Ok(found);
         }
         thread::sleep(Duration::from_millis(5));

@@ -21,7 +21,7 @@ use crate::programs::child::{Process, on_cpus};
 use crate::programs::interrupt;
 
 /// How long a server may take to listen (valgrind needs seconds), and to end after SIGTERM.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The place of a server: CPUs, wrapper, log.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +55,7 @@ impl Server {
         let mut command = on_cpus(cpus);
         command.args(wrapper).args(words).stdout(Stdio::null()).stderr(File::create(log)?);
         let mut process = Process::start(&mut command)?;
-        let address = interrupt::wait_for(PATIENCE, || {
+        let address = interrupt::wait_for(TIMEOUT, || {
             if let Some(status) = process.ended()? {
                 bail!("it ended with {status}");
             }
@@ -109,7 +109,7 @@ impl Server {
 
     /// Sends SIGTERM and waits for the end, so that tools around the server can write their results.
     pub fn stop(self) -> Result<()> {
-        self.process.stop(PATIENCE)
+        self.process.stop(TIMEOUT)
     }
 }
 

@@ -12,7 +12,7 @@ const BUSY_PERCENT: u64 = 10;
 
 /// Watches the machine for a second, before anything is started. Returns the part of the CPUs' time that
 /// other programs used, in percent, if the machine is busy.
-pub(crate) fn look() -> Option<u64> {
+pub(crate) fn watch() -> Option<u64> {
     let before = Machine::this().cpu_ticks();
     thread::sleep(WATCHED);
     let spent = Machine::this().cpu_ticks().since(before);
@@ -27,8 +27,8 @@ fn busy_percent(busy: u64, all: u64) -> Option<u64> {
 /// The warning about a busy machine.
 pub(crate) fn told(percent: u64) -> String {
     format!(
-        "this machine's CPUs are busy already ({percent}% of the second before anything was started): stop \
-         what else runs, or it will be measured as well"
+        "this machine's CPUs were {percent}% busy in the second before the run: stop other programs, or \
+         they distort the results"
     )
 }
 

@@ -65,7 +65,7 @@ impl Journal {
             .append(true)
             .open(path)
             .with_context(|| format!("cannot open {}", path.display()))?;
-        file.try_lock().with_context(|| format!("somebody else writes to {}", path.display()))?;
+        file.try_lock().with_context(|| format!("another program is writing to {}", path.display()))?;
         let text = fs::read_to_string(path)?;
         if text.is_empty() {
             write_line(&mut file, &json!({ "schema": SCHEMA, "settings": settings }))?;
@@ -73,15 +73,15 @@ impl Journal {
         let mut this = Self::parse(path, &fs::read_to_string(path)?)?;
         ensure!(
             this.schema == SCHEMA,
-            "{} is of schema {}, and what is written now is of schema {SCHEMA}: `sluicelab report` reads it, \
-             and the version that began it goes on with it",
+            "{} has schema {}, and this version writes schema {SCHEMA}: read it with `sluicelab report`, or \
+             continue it with the version that began it",
             path.display(),
             this.schema
         );
         ensure!(
             this.settings == *settings,
-            "{} was made with other settings ({}): only the same experiment goes on there, with the same \
-             builds, CPUs and network",
+            "{} was made with other settings ({}): only the same experiment, with the same builds, CPUs and \
+             network, can continue it",
             path.display(),
             differing(&this.settings, settings),
         );
@@ -110,7 +110,7 @@ impl Journal {
             schema.zip(settings).with_context(|| format!("{} is no journal", path.display()))?;
         ensure!(
             schema <= SCHEMA,
-            "{} is of schema {schema}, and this version knows 1 to {SCHEMA}: a newer sluicelab reads it",
+            "{} has schema {schema}, and this version reads 1 to {SCHEMA}: use a newer sluicelab",
             path.display()
         );
         let mut entries = HashMap::new();
@@ -217,7 +217,7 @@ mod tests {
         journal.put("a", &1.5).unwrap();
         journal.put("b", &2.5).unwrap();
         let error = Journal::open(&path, &json!({ "rate": 5 })).unwrap_err();
-        assert!(error.to_string().contains("somebody else writes to"), "{error}");
+        assert!(error.to_string().contains("another program is writing to"), "{error}");
         drop(journal);
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, &text[..text.len() - 4]).unwrap();
@@ -251,13 +251,13 @@ mod tests {
         let value: Value = Journal::read(&path).unwrap().get("a").unwrap().unwrap();
         assert_eq!((&value["wait_ms"]["p99"], &value["cpu"]["server_cpus"]), (&json!(7.0), &json!(0.5)));
         let error = Journal::open(&path, &json!({ "rate": 5 })).unwrap_err().to_string();
-        assert!(error.contains("is of schema 1, and what is written now is of schema 3"), "{error}");
+        assert!(error.contains("has schema 1, and this version writes schema 3"), "{error}");
         of(r#"{"schema":2,"settings":{"rate":5}}"#);
         let value: Value = Journal::read(&path).unwrap().get("a").unwrap().unwrap();
         assert_eq!(value["times"]["p99"], 7.0, "nothing is renamed that is not old");
         of(r#"{"schema":4,"settings":{"rate":5}}"#);
         let error = Journal::read(&path).unwrap_err().to_string();
-        assert!(error.contains("is of schema 4, and this version knows 1 to 3"), "{error}");
+        assert!(error.contains("has schema 4, and this version reads 1 to 3"), "{error}");
     }
 
     #[test]

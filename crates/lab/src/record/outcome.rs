@@ -75,7 +75,8 @@ pub struct Outcome {
     /// The quanta of a shared CPU.
     pub turns: Option<Given>,
     /// How close to the window's edges the counters were read, if that was during a run.
-    pub looks: Option<Looks>,
+    #[serde(rename = "looks")]
+    pub sample_times: Option<SampleTimes>,
     /// Replies in each whole second of the measured time.
     pub replies_each_second: Vec<f64>,
     /// The slices of which this outcome is the median, if there were several.
@@ -245,7 +246,7 @@ pub struct Given {
 
 /// How close to the edges of the measured window the counters were read, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
-pub struct Looks {
+pub struct SampleTimes {
     /// From the start of the generator's process to the start of its run: it reads the sessions first.
     pub began_after_ms: f64,
     /// The largest distance of a reading from its edge.

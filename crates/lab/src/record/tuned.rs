@@ -53,7 +53,7 @@ impl FromStr for Dimension {
 
 /// The result of a pass: its candidates, the best first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Heat {
+pub struct Pass {
     /// The name of its directory.
     pub name: String,
     /// How often everything was measured.
@@ -83,21 +83,22 @@ pub struct Found {
     /// The quantity by which candidates were compared.
     pub quantity: String,
     /// All passes in order. The last is that of the confirmatory rounds.
-    pub heats: Vec<Heat>,
+    #[serde(rename = "heats")]
+    pub passes: Vec<Pass>,
     /// The candidates that were within 2% of the best before the confirmatory rounds.
     pub plateau: Vec<String>,
 }
 
-impl Heat {
+impl Pass {
     /// A description of the search, because its directory's name may say nothing.
     pub fn in_words(&self) -> String {
         let times = if self.rounds == 1 { "once".to_owned() } else { format!("{} times", self.rounds) };
         let what = match self.name.as_str() {
-            FRESH => "the two best, measured again beside the settings as they come".to_owned(),
+            FRESH => "the two best, measured again together with the default settings".to_owned(),
             STEP => "the neighbours of the two best".to_owned(),
             ALL => "all combinations".to_owned(),
             name => match name.strip_prefix(PASS).and_then(|number| number.parse::<u32>().ok()) {
-                Some(1) => "settings that were drawn".to_owned(),
+                Some(1) => "settings drawn at random".to_owned(),
                 Some(_) => "the better half of those".to_owned(),
                 None => name.to_owned(),
             },
@@ -109,12 +110,12 @@ impl Heat {
 impl Found {
     /// The best of the confirmatory rounds.
     pub fn best(&self) -> Option<&Rank> {
-        self.heats.last()?.ranks.first()
+        self.passes.last()?.ranks.first()
     }
 
     /// The number of different candidates.
     pub fn tried(&self) -> usize {
-        let all = self.heats.iter().flat_map(|heat| &heat.ranks).map(|rank| rank.server.as_str());
+        let all = self.passes.iter().flat_map(|pass| &pass.ranks).map(|rank| rank.server.as_str());
         unique(all).len()
     }
 

@@ -1,7 +1,7 @@
 //! A figure of the page: a drawing with its legend. Below it, one click away, is a table with the same
 //! data.
 
-use super::svg::{Drawing, Look};
+use super::svg::{Drawing, Style};
 
 /// A table: headings, and rows with a cell for each of them.
 #[derive(Clone, Debug, Default)]
@@ -26,8 +26,8 @@ pub(super) struct Key {
 }
 
 impl Key {
-    pub(super) fn of(name: &str, look: Look) -> Self {
-        Self { class: look.class(), marker: Some(look.marker()), name: name.to_owned() }
+    pub(super) fn of(name: &str, style: Style) -> Self {
+        Self { class: style.class(), marker: Some(style.marker()), name: name.to_owned() }
     }
 
     pub(super) fn area(name: &str, class: &str) -> Self {

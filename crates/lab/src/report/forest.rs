@@ -5,7 +5,7 @@
 use super::figure::{Figure, Key, Table};
 use super::svg::axis::Axis;
 use super::svg::rows::Rows;
-use crate::judging::verdict::{Says, Verdict};
+use crate::analysis::verdict::{Says, Verdict};
 use crate::report::results::Results;
 use crate::unique::unique;
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::figure::Key;
 use super::sample::Sample;
-use super::svg::Look;
+use super::svg::Style;
+use crate::analysis::series::Found;
+use crate::analysis::series::Series;
 use crate::description::load::Load;
 use crate::description::setting::{Receive, Rules, Setting};
-use crate::judging::series::Found;
-use crate::judging::series::Series;
 use crate::record::outcome::Outcome;
 use crate::report::results::Results;
 use crate::unique::unique;
@@ -45,20 +45,20 @@ impl<'a> Scene<'a> {
     }
 
     /// The colour and marker of a server.
-    pub(crate) fn look(&self, name: &str) -> Look {
+    pub(crate) fn style(&self, name: &str) -> Style {
         let number = |name: &str| self.names.iter().position(|other| *other == name);
         let first = name.strip_suffix(" again").and_then(number);
         match (number(name), first) {
-            (Some(number), _) => Look { number, again: false },
-            (None, Some(number)) => Look { number, again: true },
-            (None, None) => Look { number: self.names.len(), again: false },
+            (Some(number), _) => Style { number, is_control: false },
+            (None, Some(number)) => Style { number, is_control: true },
+            (None, None) => Style { number: self.names.len(), is_control: false },
         }
     }
 
     /// All points with results, in groups.
     pub(crate) fn groups(&'a self) -> Vec<Group<'a>> {
         let mut groups: Vec<Group<'a>> = Vec::new();
-        for found in self.results.found.iter().chain(&self.results.judged) {
+        for found in self.results.found.iter().chain(&self.results.confirming) {
             if found.series.is_empty() {
                 continue;
             }
@@ -115,7 +115,7 @@ impl<'a> Group<'a> {
 
     /// A server's entry in the legend of a figure.
     pub(in crate::report) fn key(&self, name: &str) -> Key {
-        Key::of(name, self.scene.look(name))
+        Key::of(name, self.scene.style(name))
     }
 
     /// The heading of the section.
@@ -124,7 +124,7 @@ impl<'a> Group<'a> {
             [one] => one.point.name.clone(),
             _ if self.is_open() => format!("{}, clients come at set rates", self.title),
             [one, ..] if matches!(one.point.setting.load, Load::Most(_)) => {
-                format!("{}, the most that is answered in time", self.title)
+                format!("{}, the highest rate that is answered in time", self.title)
             }
             _ => format!("{}, a set number of clients", self.title),
         }
@@ -171,14 +171,14 @@ impl<'a> Group<'a> {
         said.extend(match rules {
             Rules::H12 => None,
             Rules::P07 => Some("rules: those of Pariag and others 2007".to_owned()),
-            Rules::None => Some("rules: none, so that what a server does badly counts as well".to_owned()),
+            Rules::None => Some("rules: none, so that a server's failures count as well".to_owned()),
         });
         said.extend(memory.map(|memory| format!("memory with page cache {} MB", memory as f64 / 1e6)));
         said.extend(disk.map(|disk| format!("disk {} MB/s, {others} other readers", disk as f64 / 1e6)));
-        said.push(if *cold { "files not in memory before" } else { "files in memory before" }.to_owned());
+        said.push(if *cold { "files not cached before" } else { "files cached before" }.to_owned());
         said.push(format!("warm-up {}", seconds(lengths.warm_up)));
         said.push(format!("measured {} in {} slices", seconds(lengths.measured), lengths.slices));
-        said.push(format!("clients wait {}", seconds(lengths.timeout)));
+        said.push(format!("client timeout {}", seconds(lengths.timeout)));
         said.push(format!("{} rounds, seed {}", experiment.rounds, experiment.seed));
         let order = serde_json::to_value(setting.order).unwrap_or_default();
         said.push(format!("servers {}", order.as_str().unwrap_or_default().replace('-', " ")));

@@ -3,9 +3,9 @@
 
 use super::figure::Table;
 use super::sample::{cell, digits};
+use crate::analysis::series::mark;
 use crate::description::quantity::{Better, Quantity};
-use crate::judging::series::mark;
-use crate::record::tuned::{Found, Heat, Rank};
+use crate::record::tuned::{Found, Pass, Rank};
 
 /// The results of a search.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(super) struct Searched {
     pub(super) plateau: String,
     pub(super) maps: Vec<HeatMap>,
     /// For each pass, its name and its table.
-    pub(super) heats: Vec<(String, Table)>,
+    pub(super) passes: Vec<(String, Table)>,
 }
 
 /// A map with the values of one setting in rows, and of another in columns.
@@ -36,8 +36,8 @@ pub(super) struct Cell {
 impl Searched {
     pub(super) fn of(found: &Found) -> Self {
         // The last is that of the confirmatory rounds.
-        let before = found.heats.split_last().map_or(&[][..], |(_, before)| before);
-        let ranks: Vec<&Rank> = before.iter().flat_map(|heat| &heat.ranks).collect();
+        let before = found.passes.split_last().map_or(&[][..], |(_, before)| before);
+        let ranks: Vec<&Rank> = before.iter().flat_map(|pass| &pass.ranks).collect();
         let count = found.dimensions.len();
         let pairs = (0..count).flat_map(|row| (row + 1..count).map(move |column| (row, column)));
         let maps = pairs.map(|(row, column)| HeatMap::of(found, &ranks, row, column)).collect();
@@ -45,14 +45,14 @@ impl Searched {
             quantity: found.quantity.clone(),
             plateau: found.plateau.join("; "),
             maps,
-            heats: found.heats.iter().map(|heat| (heat.in_words(), table(heat, &found.quantity))).collect(),
+            passes: found.passes.iter().map(|pass| (pass.in_words(), table(pass, &found.quantity))).collect(),
         }
     }
 }
 
-fn table(heat: &Heat, quantity: &str) -> Table {
+fn table(pass: &Pass, quantity: &str) -> Table {
     let mut table = Table::new(&["settings", quantity]);
-    for rank in &heat.ranks {
+    for rank in &pass.ranks {
         let told = |median: f64| digits(median) + mark(rank.is_valid);
         table.rows.push(vec![rank.server.clone(), rank.median.map_or("would not run".to_owned(), told)]);
     }
@@ -105,16 +105,16 @@ mod tests {
             rank(["2", "off", "x"], Some(40.0)),
             rank(["2", "on", "x"], None),
         ];
-        let fresh = Heat { name: "fresh".to_owned(), rounds: 10, ranks: Vec::new() };
+        let fresh = Pass { name: "fresh".to_owned(), rounds: 10, ranks: Vec::new() };
         let dimensions = ["workers=1,2", "send=on,off", "third=x,y"].map(|text| text.parse().unwrap());
         let found = Found {
             dimensions: dimensions.into(),
             quantity: "CPU us/reply".to_owned(),
-            heats: vec![Heat { name: "all".to_owned(), rounds: 2, ranks }, fresh],
+            passes: vec![Pass { name: "all".to_owned(), rounds: 2, ranks }, fresh],
             plateau: Vec::new(),
         };
         let searched = Searched::of(&found);
-        assert_eq!((searched.maps.len(), searched.heats.len()), (3, 2));
+        assert_eq!((searched.maps.len(), searched.passes.len()), (3, 2));
         let map = &searched.maps[0];
         assert_eq!(
             (map.title.as_str(), &map.headings[..]),

@@ -7,7 +7,7 @@ use super::sample::{Value, cell, counts};
 use super::svg::Of;
 use super::svg::axis::Axis;
 use super::svg::plot::Plot;
-use crate::judging::series::Series;
+use crate::analysis::series::Series;
 use crate::statistics::Interval;
 
 /// The horizontal axis of curves.
@@ -53,7 +53,7 @@ pub(super) struct Curve<'a> {
 }
 
 /// How to read these figures.
-pub(super) const READING: &str = "Lines: medians; bands: where they are with 95% certainty; small: each \
+pub(super) const READING: &str = "Lines: medians; bands: their 95% confidence intervals; small: each \
     repetition; crosses: trials that don't count.";
 
 pub(super) fn figure(group: &Group<'_>, curve: &Curve<'_>) -> Figure {
@@ -71,14 +71,14 @@ pub(super) fn figure(group: &Group<'_>, curve: &Curve<'_>) -> Figure {
         keys.push(Key::area("all that was offered", "diagonal"));
     }
     for (name, places) in group.by_server() {
-        let look = group.scene.look(name);
+        let style = group.scene.style(name);
         keys.push(group.key(name));
         let mut line = Vec::new();
         let mut band = Vec::new();
         for place in places {
             let (sample, at) = (place.sample(of), place.sample(over.of).median());
             for (at, value, is_counted) in each(place.series, over.of, *of) {
-                plot.point(look, (at, value), if is_counted { Of::One } else { Of::Uncounted });
+                plot.point(style, (at, value), if is_counted { Of::One } else { Of::Uncounted });
             }
             if let (Some(at), Some((median, interval))) = (at, sample.middle()) {
                 line.push((at, median));
@@ -88,12 +88,12 @@ pub(super) fn figure(group: &Group<'_>, curve: &Curve<'_>) -> Figure {
             row.extend(over.each.map(|_| place.sample(over.of).listed()));
             table.rows.push(row);
         }
-        if !look.again {
-            plot.band(look, &band);
-            plot.line(look, line.iter().copied());
+        if !style.is_control {
+            plot.band(style, &band);
+            plot.line(style, line.iter().copied());
         }
         for at in line {
-            plot.point(look, at, Of::Median);
+            plot.point(style, at, Of::Median);
         }
     }
     Figure { title: (*title).to_owned(), note: "", keys, drawing: plot.drawing(), table }

@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
+use crate::analysis::series::{Found, Series};
 use crate::description::quantity::Quantity;
-use crate::judging::series::{Found, Series};
 use crate::report::results::Results;
 use crate::servers::spec::Spec;
 use crate::table;
@@ -61,7 +61,7 @@ fn told(found: &Found, series: &Series) -> String {
 /// The compared servers, without the A/A control.
 fn servers(found: &Found) -> impl Iterator<Item = &Spec> {
     let first = &found.point.servers[0];
-    found.point.servers.iter().filter(move |server| !server.is_again_of(first))
+    found.point.servers.iter().filter(move |server| !server.is_control_of(first))
 }
 
 /// The kind of a server. Each command is its own kind.
@@ -73,7 +73,7 @@ fn kind(spec: &Spec) -> String {
 fn best<'a>(found: &'a Found, of: &str) -> Option<&'a Series> {
     let quantity: &Quantity = found.point.compare.first()?;
     let first = &found.point.servers[0];
-    let series = found.series.iter().filter(|series| !series.server.is_again_of(first));
+    let series = found.series.iter().filter(|series| !series.server.is_control_of(first));
     let worths = series
         .filter(|series| kind(&series.server) == of)
         .filter_map(|series| Some((series, quantity.worth(series.median(quantity.of)?))));
@@ -90,7 +90,7 @@ mod tests {
     fn the_best_of_each_kind_stands_beside_the_first() {
         let text = "title = 't'\nservers = ['ceiling', 'slow = nginx', 'fast = nginx: sendfile=off']\n\
                     [[points]]\nworkload = 'single'\nload = '4 sessions'\ncompare = ['replies/s']";
-        let point = Experiment::parse(text).unwrap().points.remove(0).with_first_again();
+        let point = Experiment::parse(text).unwrap().points.remove(0).with_control();
         let of = |at: usize, value: f64| {
             let server: &Spec = &point.servers[at];
             Series { server: server.clone(), ..series("any", &[value; 6]) }

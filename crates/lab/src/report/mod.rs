@@ -3,11 +3,13 @@
 //!
 //! All of them come from [`Results`], as does the [`summary`] for a terminal. The `page` has its points in
 //! groups (`group`), each of which becomes a `section` with figures: over the offered rate (`load_curves`),
-//! as `rows`, and of response `times`. A `heat_map` shows the results of a search for settings, and `work`
-//! what an application did. `configurations` are the files that configured the servers. A `figure` is a
-//! drawing (`svg`) with its table. A `sample` has the trials' values of one quantity. [`markdown`] has
-//! tables for documents, and `sizes` draws the findings of others beside ours.
+//! as `rows`, of response `times`, and `by_name` of a size or a class of clients. A `heat_map` shows the
+//! results of a search for settings, and `work` what an application did. `configurations` are the files that
+//! configured the servers. A `figure` is a drawing (`svg`) with its table. A `sample` has the trials' values
+//! of one quantity. [`markdown`] has tables for documents, and `sizes` draws the findings of others beside
+//! ours.
 
+mod by_name;
 mod configurations;
 mod figure;
 mod files;

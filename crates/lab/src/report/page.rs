@@ -12,7 +12,7 @@ use super::group::Scene;
 use super::heat_map::Searched;
 use super::sample::{counts, digits};
 use super::section::Section;
-use crate::judging::holding::Holding;
+use crate::analysis::holding::Holding;
 use crate::record::profile::Profile;
 use crate::record::tuned::Found;
 use crate::report::results::{Held, Results, Sentence, Trial};
@@ -29,7 +29,7 @@ pub(super) struct Page<'a> {
     facts: Vec<(&'static str, String)>,
     servers: Table,
     configurations: Vec<Configuration>,
-    again: Table,
+    control: Table,
     sections: Vec<Section>,
     searched: Option<Searched>,
     profiles: Vec<(String, Table)>,
@@ -53,7 +53,7 @@ impl<'a> Page<'a> {
             facts: facts(results),
             servers: servers(results),
             configurations,
-            again: again(results),
+            control: control(results),
             sections: scene.groups().iter().map(Section::of).collect(),
             searched: searched.map(Searched::of),
             profiles: profile_tables(&results.profiles),
@@ -108,7 +108,7 @@ fn facts(results: &Results) -> Vec<(&'static str, String)> {
 }
 
 fn servers(results: &Results) -> Table {
-    let mut table = Table::new(&["server", "as it is typed", "build"]);
+    let mut table = Table::new(&["server", "as written", "build"]);
     let build = |name: &str| results.settings["builds"][name].as_str().unwrap_or("–").to_owned();
     for server in results.experiment.servers() {
         table.rows.push(vec![server.name.clone(), server.typed(), build(&server.name)]);
@@ -118,19 +118,19 @@ fn servers(results: &Results) -> Table {
 }
 
 /// The A/A control of each point: the first server against itself.
-fn again(results: &Results) -> Table {
+fn control(results: &Results) -> Table {
     let mut table = Table::new(&["point", "quantity", "server", "times itself", "which is"]);
     let margin = results.experiment.margin;
-    for found in results.found.iter().chain(&results.judged) {
+    for found in results.found.iter().chain(&results.confirming) {
         let Some(first) = found.series.first() else { continue };
-        let again = found.series.iter().find(|series| series.server.is_again_of(&first.server));
-        let Some(again) = again else { continue };
+        let control = found.series.iter().find(|series| series.server.is_control_of(&first.server));
+        let Some(control) = control else { continue };
         for quantity in &found.point.compare {
-            let ratio = again.ratio(first, quantity.of);
+            let ratio = control.ratio(first, quantity.of);
             let is_off = ratio.is_some_and(|of| of.is_off(margin));
-            let says = if is_off { "a difference: nothing is said here" } else { "no difference" };
+            let says = if is_off { "a difference: no verdict here" } else { "no difference" };
             let (point, name) = (found.point.name.clone(), first.server.name.clone());
-            let told = again.ratio_cell(first, quantity.of);
+            let told = control.ratio_cell(first, quantity.of);
             table.rows.push(vec![point, quantity.name.to_owned(), name, told, says.to_owned()]);
         }
     }

@@ -9,9 +9,9 @@ use std::process::Command;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 
-use crate::judging::holding;
-use crate::judging::series::{Found, Series, Taken};
-use crate::judging::verdict::{Says, Verdict};
+use crate::analysis::holding;
+use crate::analysis::series::{Found, Series, Taken};
+use crate::analysis::verdict::{Says, Verdict};
 use crate::report::results::{EXPERIMENT, JOURNAL, Results};
 
 const PAGES: u32 = 1_000;
@@ -54,7 +54,7 @@ fn page(found: &[Found], random: &mut Pcg64Mcg, times: impl Fn(&Found, &mut Take
             Found { point: found.point.clone(), series: series.collect(), missing: 0 }
         })
         .collect();
-    holding::judge(&pages, &[], &[], MARGIN, &|_, _, _| None).0
+    holding::evaluate(&pages, &[], &[], MARGIN, &|_, _, _| None).0
 }
 
 /// The fraction of pages for which it is true.
@@ -64,7 +64,7 @@ fn part(what: impl Fn(&mut Pcg64Mcg) -> bool) -> f64 {
 }
 
 #[test]
-fn equals_are_told_apart_on_one_page_of_twenty_at_most() {
+fn equals_differ_significantly_on_one_page_of_twenty_at_most() {
     let found = kept();
     let is_wrong = |random: &mut Pcg64Mcg| {
         let page = page(&found, random, |_, _| {});
@@ -72,11 +72,11 @@ fn equals_are_told_apart_on_one_page_of_twenty_at_most() {
         page.iter().any(Verdict::is_a_difference)
     };
     let wrong = part(is_wrong);
-    assert!(wrong <= 0.05, "{wrong} of the pages tell a difference");
+    assert!(wrong <= 0.05, "{wrong} of the pages have a significant difference");
 }
 
 #[test]
-fn a_server_that_costs_more_or_takes_twice_as_long_is_told_on_nine_pages_of_ten() {
+fn a_server_that_costs_more_or_takes_twice_as_long_is_significant_on_nine_pages_of_ten() {
     let found = kept();
     let planted = |found: &Found, taken: &mut Taken| {
         let Taken { outcome, .. } = taken;
@@ -87,7 +87,7 @@ fn a_server_that_costs_more_or_takes_twice_as_long_is_told_on_nine_pages_of_ten(
             outcome.cpu.server_us_per_reply *= 1.3;
         }
     };
-    let is_told = |random: &mut Pcg64Mcg| {
+    let is_significant = |random: &mut Pcg64Mcg| {
         let page = page(&found, random, planted);
         let says = |point: &str, quantity: &str| {
             let of = |verdict: &&Verdict| {
@@ -97,6 +97,6 @@ fn a_server_that_costs_more_or_takes_twice_as_long_is_told_on_nine_pages_of_ten(
         };
         says("sessions", "CPU us/reply") && says("requests/s", "p50 ms")
     };
-    let told = part(is_told);
-    assert!(told >= 0.9, "{told} of the pages tell both");
+    let significant = part(is_significant);
+    assert!(significant >= 0.9, "{significant} of the pages have both differences");
 }

@@ -6,14 +6,14 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::analysis::holding::{self, Holding};
+use crate::analysis::series::Found;
+use crate::analysis::series::{Series, Taken};
+use crate::analysis::steady;
+use crate::analysis::verdict::Verdict;
 use crate::description::experiment::Experiment;
 use crate::description::finding::Finding;
 use crate::description::quantity::Quantity;
-use crate::judging::holding::{self, Holding};
-use crate::judging::series::Found;
-use crate::judging::series::{Series, Taken};
-use crate::judging::steady;
-use crate::judging::verdict::Verdict;
 use crate::measuring::stages::Stages;
 use crate::record::journal::{Journal, Session};
 use crate::record::outcome::Outcome;
@@ -47,7 +47,8 @@ pub struct Results {
     /// The results of the experiment's points.
     pub found: Vec<Found>,
     /// The results of confirmatory rounds.
-    pub judged: Vec<Found>,
+    #[serde(rename = "judged")]
+    pub confirming: Vec<Found>,
     /// The verdicts.
     pub verdicts: Vec<Verdict>,
     /// The reasons why servers were not in a steady state.
@@ -163,9 +164,9 @@ impl Results {
         let calibration = stages.calibration(journal)?;
         let measuring = stages.measuring(journal)?;
         let (calibrating, found) = (calibration.found(journal)?, measuring.found(journal)?);
-        let judging = stages.judging(&found, journal)?;
-        let judged = judging.found(journal)?;
-        let trials = calibration.trials() + measuring.trials() + judging.trials();
+        let confirmation = stages.confirmation(&found, journal)?;
+        let confirming = confirmation.found(journal)?;
+        let trials = calibration.trials() + measuring.trials() + confirmation.trials();
         let mut left_out = Vec::new();
         let (mut unsettled, mut profiles, mut system_calls) = (Vec::new(), Vec::new(), Vec::new());
         for point in &experiment.points {
@@ -186,7 +187,7 @@ impl Results {
                 }
             }
         }
-        for found in found.iter().chain(&judged) {
+        for found in found.iter().chain(&confirming) {
             for series in &found.series {
                 if let Some(why) = steady::drift(series) {
                     unsettled.push((series.server.name.clone(), found.point.name.clone(), why));
@@ -194,7 +195,7 @@ impl Results {
             }
         }
         let mut jumps = Vec::new();
-        for found in found.iter().chain(&judged) {
+        for found in found.iter().chain(&confirming) {
             for (series, of) in
                 found.series.iter().flat_map(|series| found.point.compare.iter().map(move |of| (series, *of)))
             {
@@ -223,7 +224,7 @@ impl Results {
             of.map(|(_, _, why)| why.clone()).or_else(two_states)
         };
         let (verdicts, holdings) =
-            holding::judge(&found, &judged, &experiment.findings, experiment.margin, &doubts);
+            holding::evaluate(&found, &confirming, &experiment.findings, experiment.margin, &doubts);
         let held = |(finding, (ratio, says)): (&Finding, _)| Held { finding: finding.clone(), ratio, says };
         let findings = experiment.findings.iter().zip(holdings).map(held).collect();
         let jumps = jumps.into_iter().map(|jump| jump.why);
@@ -231,7 +232,8 @@ impl Results {
         let mut unsteady: Vec<String> = unsteady.collect();
         unsteady.sort();
         unsteady.dedup();
-        let missing = [&calibrating, &found, &judged].into_iter().flatten().map(|found| found.missing).sum();
+        let all = [&calibrating, &found, &confirming];
+        let missing = all.into_iter().flatten().map(|found| found.missing).sum();
         Ok(Self {
             schema: SCHEMA,
             settings: journal.settings().clone(),
@@ -240,7 +242,7 @@ impl Results {
             left_out,
             calibrating,
             found,
-            judged,
+            confirming,
             verdicts,
             unsteady,
             findings,
@@ -254,7 +256,7 @@ impl Results {
     /// All tries of all trials.
     pub fn trials(&self) -> Vec<Trial<'_>> {
         let stages =
-            [("calibrating", &self.calibrating), ("measuring", &self.found), ("judging", &self.judged)];
+            [("calibrating", &self.calibrating), ("measuring", &self.found), ("judging", &self.confirming)];
         let mut all = Vec::new();
         for (stage, found) in
             stages.into_iter().flat_map(|(stage, all)| all.iter().map(move |one| (stage, one)))
@@ -298,7 +300,7 @@ impl Results {
             word: "failed",
             badge: "failed".to_owned(),
             point: out.point.clone(),
-            says: format!("{} takes no part: {}.", out.server, out.why),
+            says: format!("{} is left out: {}.", out.server, out.why),
         };
         self.left_out.iter().map(of_left_out).chain(verdicts.into_iter().map(of_verdict)).collect()
     }

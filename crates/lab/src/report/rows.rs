@@ -6,13 +6,13 @@ use super::group::{Group, Place};
 use super::sample::{cell, digits};
 use super::svg::axis::Axis;
 use super::svg::rows::Rows;
+use crate::analysis::verdict::{Says, Verdict};
 use crate::description::quantity::Quantity;
-use crate::judging::verdict::{Says, Verdict};
 use crate::record::outcome::Outcome;
 use crate::statistics::Ratio;
 
 /// How to read these figures.
-pub(super) const READING: &str = "Large: medians; bars: where they are with 95% certainty; small: each \
+pub(super) const READING: &str = "Large: medians; bars: their 95% confidence intervals; small: each \
     repetition; crosses: trials that don't count.";
 
 /// The values of each server.
@@ -22,9 +22,9 @@ pub(super) fn dots(group: &Group<'_>, quantity: Quantity) -> Figure {
     let mut rows = Rows::new(&format!("{title}, {}", group.title), Axis::linear(quantity.name, values));
     let mut table = Table::new(&["server", "load", quantity.name, "each repetition"]);
     for place in group.places() {
-        let (sample, look) = (place.sample(quantity.of), group.scene.look(place.name()));
+        let (sample, style) = (place.sample(quantity.of), group.scene.style(place.name()));
         let (row, told) = (group.row(place), sample.told());
-        rows.dots((&row, look, ""), told.clone(), (&sample.counted, &sample.uncounted), sample.middle());
+        rows.dots((&row, style, ""), told.clone(), (&sample.counted, &sample.uncounted), sample.middle());
         table.rows.push(place.cells([told, sample.listed()]));
     }
     Figure { title, note: "", keys: Vec::new(), drawing: rows.drawing(), table }
@@ -60,12 +60,12 @@ pub(super) fn ratios(group: &Group<'_>, quantity: Quantity) -> Option<Figure> {
             Some(Says::More) => ("sure", "more"),
             Some(Says::CannotTell(_)) => ("unsure", "cannot tell"),
             Some(Says::Failed(_)) => ("unsure", "failed"),
-            None => ("unsure", "the first again"),
+            None => ("unsure", "A/A control"),
         };
         let told = format!("{ratio:.3}");
-        let (row, look) = (group.row(*place), group.scene.look(place.name()));
+        let (row, style) = (group.row(*place), group.scene.style(place.name()));
         let middle = Some((ratio.median, ratio.interval));
-        rows.dots((&row, look, class), told.clone(), (quotients, &[]), middle);
+        rows.dots((&row, style, class), told.clone(), (quotients, &[]), middle);
         let each: Vec<String> = quotients.iter().map(|quotient| format!("{quotient:.3}")).collect();
         table.rows.push(place.cells([told, says.to_owned(), each.join(" ")]));
     }

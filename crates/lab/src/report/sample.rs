@@ -1,7 +1,7 @@
 //! The values of one quantity in the trials of one server at one point. Invalid and failed trials are kept
 //! apart: they are shown, but never included in an average.
 
-use crate::judging::series::Series;
+use crate::analysis::series::Series;
 use crate::record::outcome::Outcome;
 use crate::statistics::{Interval, Ratio};
 
@@ -84,7 +84,7 @@ pub(crate) fn digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judging::series::Taken;
+    use crate::analysis::series::Taken;
     use crate::tests::in_rounds;
     use crate::tests::{outcome, outcome_but};
 

@@ -1,5 +1,5 @@
 //! A section of the page for each group of points: a summary, then figures of throughput, comparison,
-//! response times, sizes, and the server's machine.
+//! classes of clients, response times, sizes, and the server's machine.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,8 @@ use super::group::{Group, Place};
 use super::load_curves::{self, CPU, Curve, RATE, areas};
 use super::rows::Part;
 use super::sample::{Value, cell, counts};
-use super::{rows, times, work};
-use crate::description::quantity::{BITS, MEMORY, Quantity};
+use super::{by_name, rows, times, work};
+use crate::description::quantity::{BITS, GOOD, MEMORY, Quantity};
 use crate::description::setting::Setting;
 use crate::record::outcome::{Cpu, Outcome};
 use crate::unique::unique;
@@ -34,7 +34,14 @@ pub(super) struct Block {
 
 impl Section {
     pub(super) fn of(group: &Group<'_>) -> Self {
-        let blocks = [throughput(group), compared(group), times_of(group), sizes(group), machine(group)];
+        let blocks = [
+            throughput(group),
+            compared(group),
+            classes(group),
+            times_of(group),
+            sizes(group),
+            machine(group),
+        ];
         Self {
             title: group.heading(),
             setting: group.setting(),
@@ -100,7 +107,8 @@ fn throughput(group: &Group<'_>) -> Block {
         let figures = told.map(|quantity| rows::dots(group, quantity)).collect();
         let (mut note, table) = (rows::READING.to_owned(), brackets(group));
         if table.is_some() {
-            note += " Below: requests per second, between which the most lies that is answered in time.";
+            note += " Below: the lower and upper bound of the highest rate, in requests per second, that is \
+                answered in time.";
         }
         return Block { title: "What servers do", note, figures, table };
     }
@@ -114,6 +122,9 @@ fn throughput(group: &Group<'_>) -> Block {
         curve("Reply rate", "replies/s", |of| of.replies_per_s, Some(1.0)),
         curve("Throughput", "Mbit/s", BITS.of, per_reply.filter(|bits| *bits > 0.0)),
     ];
+    if compared_by(group).contains(&GOOD) {
+        figures.insert(0, curve("Good replies", "2xx/s", GOOD.of, Some(1.0)));
+    }
     if group.places().any(|place| place.sample(|of| of.calls_errors_part).all().any(|errors| errors > 0.0)) {
         figures.push(curve("Calls that failed", "% of the calls", |of| of.calls_errors_part * 100.0, None));
     }
@@ -155,7 +166,7 @@ fn compared(group: &Group<'_>) -> Block {
     let figures = compared_by(group).into_iter().filter_map(|quantity| rows::ratios(group, quantity));
     let margin = (group.scene.results.experiment.margin * 1e4).round() / 1e2;
     let note = format!(
-        "Large: medians of the ratios of each round; bars: where they are with 95% certainty; shaded: \
+        "Large: medians of the ratios of each round; bars: their 95% confidence intervals; shaded: \
          ±{margin}%, which is called no difference."
     );
     Block { title: "Compared with the first", note, figures: figures.collect(), table: None }
@@ -193,11 +204,18 @@ fn times_of(group: &Group<'_>) -> Block {
 }
 
 fn sizes(group: &Group<'_>) -> Block {
-    let figures: Vec<Figure> = group.points.iter().flat_map(|found| times::by_size(group, found)).collect();
-    let without = !group.points.iter().any(|found| times::has_timeouts(found));
+    let figures: Vec<Figure> = group.points.iter().flat_map(|found| by_name::by_size(group, found)).collect();
+    let without = !group.points.iter().any(|found| by_name::has_timeouts(found));
     let note =
         if without { "Medians over the trials that count. No call timed out." } else { times::READING };
     Block { title: "By size of the body", note: note.to_owned(), figures, table: None }
+}
+
+fn classes(group: &Group<'_>) -> Block {
+    let figures = group.points.iter().filter_map(|found| by_name::by_class(group, found)).collect();
+    let note = "The part of each class's requests that was answered with a status 2xx. Medians over the \
+        trials that count.";
+    Block { title: "By class of clients", note: note.to_owned(), figures, table: None }
 }
 
 fn machine(group: &Group<'_>) -> Block {
@@ -239,9 +257,9 @@ fn sampled(group: &Group<'_>) -> Table {
     table
 }
 
-const CPU_NOTE: &str = "CPUs of the server. Soft interrupts, whomever they interrupted, and user mode are \
-    sampled at the timer's ticks, of which a short trial has few; of the server's processes, system is what \
-    neither user mode nor these explain; others is what is left.";
+const CPU_NOTE: &str = "CPUs of the server. Soft interrupts, whichever process they interrupted, and user \
+    mode are sampled at timer ticks, and a short trial has few of these. System is the remaining CPU time \
+    of the server's processes. Others is the rest.";
 
 fn cpu(group: &Group<'_>) -> Figure {
     let cpus = |who: &str| {

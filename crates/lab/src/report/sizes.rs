@@ -1,6 +1,6 @@
 //! A drawing of ratios: the findings of others as bars, beside the intervals that were measured here.
 
-use super::svg::Look;
+use super::svg::Style;
 use super::svg::axis::Axis;
 use super::svg::rows::Rows;
 use crate::statistics::Interval;
@@ -30,8 +30,8 @@ pub(crate) fn drawing(label: &str, margin: f64, sizes: &[Size]) -> String {
     let mut rows = Rows::new(label, Axis::around("times as much", ends));
     rows.margin(margin);
     for Size { name, told, theirs, ours } in sizes {
-        let look = Look { number: 0, again: false };
-        rows.beside((name, look), told.clone(), *theirs, *ours);
+        let style = Style { number: 0, is_control: false };
+        rows.beside((name, style), told.clone(), *theirs, *ours);
     }
     rows.to_string()
 }

@@ -3,9 +3,9 @@
 
 use std::fmt::Write as _;
 
+use crate::analysis::series::{Found, Series};
 use crate::description::finding::Finding;
 use crate::description::quantity::{COST, MEMORY, Quantity, REPLIES};
-use crate::judging::series::{Found, Series};
 use crate::report::group::{Group, Place, Scene};
 use crate::report::results::{Held, Results, Sentence};
 use crate::report::sample::Value;
@@ -45,7 +45,7 @@ pub fn text(results: &Results) -> String {
     }
     if !results.verdicts.is_empty() {
         let percent = (results.experiment.margin * 1e5).round() / 1e3;
-        let says = format!("{percent}%, declared beforehand: what differs by less is called no difference.");
+        let says = format!("{percent}%, set in advance: a smaller difference is called no difference.");
         sentence(&mut text, "margin", &says);
     }
     for why in &results.unsteady {
@@ -143,7 +143,8 @@ fn plot(text: &mut String, group: &Group<'_>) {
     let mut letters = ('a'..='z').cycle();
     let mut marks: Vec<(char, f64, f64)> = Vec::new();
     let mut legend = Vec::new();
-    for (name, places) in group.by_server().into_iter().filter(|(name, _)| !group.scene.look(name).again) {
+    let is_compared = |(name, _): &(&str, Vec<Place<'_>>)| !group.scene.style(name).is_control;
+    for (name, places) in group.by_server().into_iter().filter(is_compared) {
         let letter = letters.next().unwrap_or('*');
         legend.push(format!("{letter} {name}"));
         let place = |place: &Place<'_>| Some((letter, place.offered()?, place.sample(quantity.of).median()?));
@@ -227,7 +228,7 @@ fn replies_per_s(series: &Series) -> String {
 fn legend(text: &mut String, found: &Found, quantity: Quantity) {
     let mut say = |words: &str| wrapped(text, "  ", 2, words);
     if found.series.iter().any(Series::were_clients_short) {
-        say("> : clients had no CPU time left to ask for more; the server may give more replies/s.");
+        say("> : clients had no CPU time left to send more; the server may give more replies/s.");
     }
     let each = |of: &dyn Fn(&Series) -> Option<String>| {
         let told = found.series.iter().filter_map(|series| Some((&series.server.name, of(series)?)));
@@ -241,8 +242,8 @@ fn legend(text: &mut String, found: &Found, quantity: Quantity) {
         });
         if !most.is_empty() {
             say(&format!(
-                "The less CPU time a reply takes, the faster is the server. A CPU that is busy all the time \
-                 gives about 1,000,000 / (CPU us/reply) replies/s: {most}."
+                "The less CPU time a reply takes, the faster the server is. A CPU that is always busy gives \
+                 about 1,000,000 / (CPU us/reply) replies/s: {most}."
             ));
         }
     }

@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use super::*;
+use crate::analysis::holding;
+use crate::analysis::series::Found;
+use crate::analysis::series::Series;
 use crate::description::experiment::Experiment;
 use crate::description::quantity::COST;
-use crate::judging::holding;
-use crate::judging::series::Found;
-use crate::judging::series::Series;
 use crate::report::results::LeftOut;
 use crate::report::summary;
 use crate::tests::outcome;
@@ -33,14 +33,14 @@ fn results(of: impl Fn(usize) -> Vec<Series>) -> Results {
     let found: Vec<Found> = points
         .map(|(number, point)| Found { point: point.clone(), series: of(number), missing: 0 })
         .collect();
-    let (verdicts, _) = holding::judge(&found, &[], &[], experiment.margin, &|_, _, _| None);
+    let (verdicts, _) = holding::evaluate(&found, &[], &[], experiment.margin, &|_, _, _| None);
     Results {
         schema: super::results::SCHEMA,
         settings: json!({ "builds": {}, "cpus": { "server": [0], "clients": [1] }, "network": "loopback" }),
         sessions: Vec::new(),
         left_out: Vec::new(),
         calibrating: Vec::new(),
-        judged: Vec::new(),
+        confirming: Vec::new(),
         unsteady: Vec::new(),
         findings: Vec::new(),
         system_calls: Vec::new(),
@@ -62,7 +62,7 @@ fn measured() -> Results {
             for outcome in &mut all {
                 outcome.asked_requests_per_s = asked;
             }
-            all.map(|outcome| crate::judging::series::Taken::of(vec![outcome])).into()
+            all.map(|outcome| crate::analysis::series::Taken::of(vec![outcome])).into()
         };
         let of = |name: &str, replies| Series { rounds: at(replies), ..series(name, &[]) };
         vec![of("sped", 100.0), of(NAME, 80.0 - 20.0 * number as f64), of("sped again", 100.0)]
@@ -166,11 +166,11 @@ fn what_is_missing_failed_or_not_valid_is_shown_and_not_averaged_in() {
     holds(
         &page,
         &[
-            "gone takes no part: it does not listen.",
+            "gone is left out: it does not listen.",
             "<li class=\"failed\"><span class=\"badge\">failed</span>",
             "<td>unfairness: 30%</td>",
             "<td>late</td>",
-            "6 of 51 trials are shown as crosses and averaged in nowhere",
+            "6 of 51 trials are shown as crosses and are part of no average",
             "<use href=\"#x\" class=\"uncounted s1\"",
             "<td>50.0</td><td>50.0 50.0 50.0 50.0 50.0 [7777]</td>",
         ],
@@ -253,7 +253,7 @@ fn a_terminal_has_whole_names_and_says_what_is_faster() {
         &[
             "64 sessions times sped replies/s mean ms",
             "sped 1 >100 ",
-            "> : clients had no CPU time left to ask for more;",
+            "> : clients had no CPU time left to send more;",
             &format!("{long} 1.600 (1.600 to 1.600) 40 "),
             &format!("1,000,000 / (CPU us/reply) replies/s: sped 80000, {long} 50000."),
             &format!("Memory: sped 5 MB, {long} 5 MB."),

@@ -1,5 +1,4 @@
-//! Response times at one point: the whole distribution twice, once for its tail and once for its middle,
-//! and the times of replies of different sizes.
+//! Response times at one point: the whole distribution twice, once for its tail and once for its middle.
 
 use super::figure::{Figure, Table};
 use super::group::Group;
@@ -7,9 +6,9 @@ use super::sample::{cell, counts, digits};
 use super::svg::Of;
 use super::svg::axis::Axis;
 use super::svg::plot::Plot;
-use crate::judging::series::Found;
-use crate::judging::series::Series;
-use crate::record::outcome::{OfSize, Outcome};
+use crate::analysis::series::Found;
+use crate::analysis::series::Series;
+use crate::record::outcome::Outcome;
 use crate::statistics;
 use crate::unique::unique;
 
@@ -88,17 +87,17 @@ fn distribution(group: &Group<'_>, found: &Found, whose: Whose<'_>) -> [Figure; 
     let mut table = Table::new(&["server"]);
     for (series, curve) in &curves {
         let name = &series.server.name;
-        let look = group.scene.look(name);
+        let style = group.scene.style(name);
         keys.push(group.key(name));
         let points: [Vec<(f64, f64)>; 2] = [
             curve.iter().map(|(part, ms)| (Axis::nines_of(*part), *ms)).collect(),
             curve.iter().map(|(part, ms)| (*ms, part * 100.0)).collect(),
         ];
         for (plot, points) in [&mut percentiles, &mut cdf].into_iter().zip(points) {
-            plot.line(look, points.iter().copied());
+            plot.line(style, points.iter().copied());
             // Enough markers to tell the lines apart.
             for point in points.iter().step_by(points.len() / 6 + 1) {
-                plot.point(look, *point, Of::Median);
+                plot.point(style, *point, Of::Median);
             }
         }
         if table.headings.len() == 1 {
@@ -110,8 +109,11 @@ fn distribution(group: &Group<'_>, found: &Found, whose: Whose<'_>) -> [Figure; 
         table.rows.push(row);
     }
     let notes = match whose {
-        Whose::All => ["Each nine is as far from the one before.", "Which part of the calls took no longer."],
-        Whose::Of(_) => ["Of whole replies, since they were asked for."; 2],
+        Whose::All => [
+            "The axis is logarithmic: each further nine takes the same distance.",
+            "The part of the calls that took no longer.",
+        ],
+        Whose::Of(_) => ["Whole replies only, from when they were requested."; 2],
     };
     [("Percentiles", notes[0], percentiles), ("Cumulative distribution", notes[1], cdf)].map(
         |(title, note, plot)| Figure {
@@ -126,71 +128,4 @@ fn distribution(group: &Group<'_>, found: &Found, whose: Whose<'_>) -> [Figure; 
 
 fn percent_of(part: f64) -> f64 {
     (part * 1e6).round() / 1e4
-}
-
-/// Response times by the size of the body, and the part of the calls that timed out.
-pub(super) fn by_size(group: &Group<'_>, found: &Found) -> Vec<Figure> {
-    let of_all = found.series.iter().flat_map(Series::outcomes).flat_map(|outcome| &outcome.by_size);
-    let sizes = unique(of_all.map(|of| of.size.clone()));
-    if sizes.is_empty() {
-        return Vec::new();
-    }
-    let load = &found.point.setting.load;
-    let figure = |title: &str, y: fn(Vec<f64>) -> Axis, value: OfOneSize| {
-        let title = format!("{title} by size, {load}");
-        let values =
-            found.series.iter().flat_map(|one| sizes.iter().filter_map(|size| median(one, size, value)));
-        let x = Axis::names("size of the body", &sizes);
-        let mut plot = Plot::new(&format!("{title}, {}", group.title), x, y(values.collect()));
-        for (number, series) in found.series.iter().enumerate() {
-            // The servers' markers stand side by side.
-            let beside = ((number as f64 + 0.5) / found.series.len() as f64 - 0.5) * 0.6;
-            for (place, size) in sizes.iter().enumerate() {
-                if let Some(value) = median(series, size, value) {
-                    let look = group.scene.look(&series.server.name);
-                    plot.point(look, (place as f64 + beside, value), Of::Median);
-                }
-            }
-        }
-        let keys = found.series.iter().map(|series| group.key(&series.server.name)).collect();
-        Figure { title, note: "", keys, drawing: plot.drawing(), table: sizes_table(found, &sizes) }
-    };
-    let times =
-        figure("Mean response time", |values| Axis::log("mean ms", values), |of| of.reply_time_ms_mean);
-    let timeouts = |of: &OfSize| of.timeouts / of.calls * 100.0;
-    let timeouts = figure("Timeouts", |values| Axis::linear("% of the calls", values), timeouts);
-    [Some(times), has_timeouts(found).then_some(timeouts)].into_iter().flatten().collect()
-}
-
-/// A figure of calls for bodies of one size.
-type OfOneSize = fn(&OfSize) -> f64;
-
-/// The median over the trials that count.
-fn median(series: &Series, size: &str, value: OfOneSize) -> Option<f64> {
-    let counted = series.tries().filter(|outcome| counts(outcome));
-    let same = counted.filter_map(|outcome| outcome.by_size.iter().find(|of| of.size == size));
-    statistics::median(same.map(value))
-}
-
-fn sizes_table(found: &Found, sizes: &[String]) -> Table {
-    let columns: [(&str, OfOneSize); 5] = [
-        ("calls", |of| of.calls),
-        ("mean ms", |of| of.reply_time_ms_mean),
-        ("p99 ms", |of| of.reply_time_ms_p99),
-        ("timeouts %", |of| of.timeouts / of.calls * 100.0),
-        ("not served %", |of| of.unserved / of.calls * 100.0),
-    ];
-    let mut table = Table::new(&[&["server", "size"], &columns.map(|(heading, _)| heading)[..]].concat());
-    for series in &found.series {
-        for size in sizes {
-            let cells = columns.map(|(_, value)| cell(median(series, size, value)));
-            table.rows.push([series.server.name.clone(), size.clone()].into_iter().chain(cells).collect());
-        }
-    }
-    table
-}
-
-pub(super) fn has_timeouts(found: &Found) -> bool {
-    let outcomes = found.series.iter().flat_map(Series::outcomes);
-    outcomes.flat_map(|outcome| &outcome.by_size).any(|of| of.timeouts > 0.0)
 }

@@ -26,7 +26,7 @@ pub(crate) fn figures(scene: &Scene<'_>, place: Place<'_>) -> Vec<(String, Strin
     if place.series.outcomes().any(|outcome| outcome.work.is_some()) {
         let work = |of: fn(Work) -> f64| move |outcome: &Outcome| outcome.work.map_or(f64::NAN, of);
         median("computed/s".to_owned(), &work(|work| work.requests_per_s));
-        median("seconds in vain/s".to_owned(), &work(|work| work.in_vain_processes));
+        median("wasted seconds/s".to_owned(), &work(|work| work.in_vain_processes));
     }
     for party in place.series.outcomes().next().iter().flat_map(|outcome| &outcome.parties) {
         let of = |value: fn(&Party) -> f64| {
@@ -36,10 +36,7 @@ pub(crate) fn figures(scene: &Scene<'_>, place: Place<'_>) -> Vec<(String, Strin
             }
         };
         median(format!("{}: 2xx/s", party.name), &of(|party| party.replies_2xx_per_s));
-        median(
-            format!("{}: of what it asked for", party.name),
-            &of(|of| of.replies_2xx_per_s / of.calls_per_s),
-        );
+        median(format!("{}: 2xx/call", party.name), &of(|of| of.replies_2xx_per_s / of.calls_per_s));
         median(format!("{}: p99 ms", party.name), &of(|party| party.reply_time_ms_p99));
     }
     all

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_of_the_lab_are_told_from_the_servers_own() {
+    fn settings_of_the_lab_are_distinguished_from_the_servers_own() {
         let text = "lighttpd: server.max-worker=3 replicas=indirect application.socket=tcp \
                     application.LD_PRELOAD=./x.so";
         let (arrangement, spec) = Arrangement::of(&text.parse().unwrap()).unwrap();

@@ -12,8 +12,9 @@ use crate::servers::spec::Spec;
 /// The command line. The options about its file follow from the workload.
 pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
     let name = &spec.name;
-    ensure!(ground.listen.len() == 1, "{name} can't be told of several addresses");
-    let constant = ground.constant.with_context(|| format!("{name}: there is no file that all ask for"))?;
+    ensure!(ground.listen.len() == 1, "{name} can't listen on several addresses");
+    let constant =
+        ground.constant.with_context(|| format!("{name}: the requests are not all for one file"))?;
     let program = executable(spec, ground.sluice).with_context(|| not_there(spec))?;
     let file = ground.root.join(constant.target.trim_start_matches('/'));
     let bytes = fs::metadata(&file).with_context(|| format!("no {}", file.display()))?.len();

@@ -139,7 +139,7 @@ pub fn parts(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
     let replicas = ground.listen.len();
     ensure!(
         replicas > 1,
-        "{}: replicas have an address each, and there is only one; allowed: with both_cpus = true",
+        "{}: each replica needs its own address, and there is only one; allowed: with both_cpus = true",
         spec.name
     );
     let application = ground.application.map(|application| application.shared_out(replicas));
@@ -215,9 +215,9 @@ fn server(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
         Kind::ApacheWorker => apache::words(spec, ground, &apache::WORKER)?,
         Kind::Haproxy => return haproxy::parts(spec, ground),
         Kind::Ceiling => ceiling::words(spec, ground)?,
-        Kind::Running => bail!("{} runs already", spec.name),
+        Kind::Running => bail!("{} is already running", spec.name),
         Kind::Command => {
-            ensure!(ground.listen.len() == 1, "{} can't be told of several addresses", spec.name);
+            ensure!(ground.listen.len() == 1, "{} can't listen on several addresses", spec.name);
             spec.settings.iter().map(|word| ground.fill(word.trim_matches('"'))).collect()
         }
     };
@@ -254,9 +254,9 @@ impl Part {
 }
 
 /// The reason why a server cannot have an application.
-pub(crate) const CANNOT_HAND_ON: &str = "it hands no requests to an application; allowed with one: sluice, \
-    nginx, lighttpd, apache, apache-worker, haproxy in front of one of these or of the application, and \
-    commands that name {socket}";
+pub(crate) const CANNOT_HAND_ON: &str = "it cannot pass requests to an application; allowed with an \
+    application: sluice, nginx, lighttpd, apache, apache-worker, haproxy in front of one of these or of \
+    the application, and commands that name {socket}";
 
 /// Whether the server can pass requests to an application.
 pub(crate) fn can_hand_on(spec: &Spec) -> bool {

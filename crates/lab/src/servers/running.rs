@@ -29,8 +29,8 @@ impl Running {
         let address = address(authority).ok_or_else(|| format!("{url} has no address; {ALLOWED}"))?;
         if !address.ip().is_loopback() {
             return Err(format!(
-                "{url} is not at the loopback interface, and others share the way there; {ALLOWED}; \
-                 `sluicelab load` asks servers anywhere"
+                "{url} is not on the loopback interface, and other traffic shares the network to it; \
+                 {ALLOWED}; for servers elsewhere use `sluicelab load`"
             ));
         }
         let path = if path.is_empty() { "/" } else { path };
@@ -71,7 +71,7 @@ mod tests {
             assert_eq!(told(text).as_deref(), Ok(expected), "{text}");
         }
         for (text, expected) in [
-            ("http://192.0.2.1:80/", "is not at the loopback interface"),
+            ("http://192.0.2.1:80/", "is not on the loopback interface"),
             ("http://example.org/", "has no address"),
             ("http://127.0.0.1:x/", "has no address"),
             ("http://127.0.0.1/a|b", "must be percent-encoded"),

@@ -185,13 +185,13 @@ impl Spec {
     }
 
     /// This server under another name, for the A/A control.
-    pub fn again(&self) -> Self {
+    pub fn control(&self) -> Self {
         Self { name: format!("{} again", self.name), ..self.clone() }
     }
 
     /// Whether this is the A/A control of the other server.
-    pub fn is_again_of(&self, other: &Self) -> bool {
-        *self == other.again()
+    pub fn is_control_of(&self, other: &Self) -> bool {
+        *self == other.control()
     }
 
     /// Its name in a form for directories.
@@ -252,9 +252,9 @@ mod tests {
     }
 
     #[test]
-    fn a_server_measured_again_is_told_from_others() {
+    fn a_control_is_distinguished_from_other_servers() {
         let one = spec("nginx");
-        assert!(one.again().is_again_of(&one) && !one.is_again_of(&one));
-        assert!(!spec("nginx again = lighttpd").is_again_of(&one));
+        assert!(one.control().is_control_of(&one) && !one.is_control_of(&one));
+        assert!(!spec("nginx again = lighttpd").is_control_of(&one));
     }
 }

@@ -18,13 +18,13 @@ use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
 
+use crate::analysis::series::Series;
 use crate::description::experiment::Experiment;
 use crate::description::quantity::Quantity;
-use crate::judging::series::Series;
 use crate::measuring::means::Means;
 use crate::measuring::plan::number;
 use crate::progress::Progress;
-use crate::record::tuned::{ALL, Dimension, FOUND, FRESH, Found, Heat, PASS, Rank, STEP};
+use crate::record::tuned::{ALL, Dimension, FOUND, FRESH, Found, PASS, Pass, Rank, STEP};
 use crate::report::results::{EXPERIMENT, JOURNAL, Results};
 use crate::run::{self, Refused};
 use crate::servers::spec::{Kind, Spec};
@@ -75,7 +75,7 @@ pub struct Search {
 }
 
 /// The rounds of each pass. Half of the candidates continue to the next.
-const HEATS: [u32; 3] = [1, 2, 4];
+const PASS_ROUNDS: [u32; 3] = [1, 2, 4];
 /// The rounds for the neighbours of the two best.
 const STEP_ROUNDS: u32 = 2;
 /// The rounds for all combinations.
@@ -189,17 +189,17 @@ impl Search {
         if self.is_exhaustive {
             (ALL.to_owned(), self.all(), ALL_ROUNDS)
         } else {
-            (format!("{PASS}1"), self.draw(extent.candidates), HEATS[0])
+            (format!("{PASS}1"), self.draw(extent.candidates), PASS_ROUNDS[0])
         }
     }
 
     /// Runs the missing parts of the search, in `directory`.
     pub fn run(&self, directory: &Path, means: &Means, progress: &Progress) -> Result<Found> {
-        let mut heats: Vec<Heat> = Vec::new();
+        let mut passes: Vec<Pass> = Vec::new();
         let mut hold = |name: &str, candidates: &[Candidate], rounds| {
             let held = self.hold(&directory.join(name), name, candidates, rounds, means, progress);
-            held.map(|(heat, best)| {
-                heats.push(heat);
+            held.map(|(pass, best)| {
+                passes.push(pass);
                 best
             })
         };
@@ -208,16 +208,16 @@ impl Search {
             hold(ALL, &self.all(), ALL_ROUNDS)?
         } else {
             let mut left = self.draw(extent.candidates);
-            for (number, rounds) in HEATS.into_iter().enumerate() {
+            for (number, rounds) in PASS_ROUNDS.into_iter().enumerate() {
                 let best = hold(&format!("{PASS}{}", number + 1), &left, rounds)?;
                 left = best.into_iter().take((left.len() / 2).max(2)).collect();
             }
             if extent.steps { hold(STEP, &self.around(&left), STEP_ROUNDS)? } else { left }
         };
         hold(FRESH, &best[..best.len().min(2)], extent.fresh_rounds)?;
-        let plateau = plateau(&heats[heats.len() - 2]);
+        let plateau = plateau(&passes[passes.len() - 2]);
         let quantity = self.experiment(&best[..1], 1)?.points[0].compare[0].name.to_owned();
-        let found = Found { dimensions: self.dimensions.clone(), quantity, heats, plateau };
+        let found = Found { dimensions: self.dimensions.clone(), quantity, passes, plateau };
         fs::write(directory.join(FOUND), serde_json::to_string_pretty(&found)?)?;
         Ok(found)
     }
@@ -273,7 +273,7 @@ impl Search {
         // the two best.
         let mut trials = fresh_rounds * 4;
         let mut left = candidates as u32;
-        for rounds in HEATS {
+        for rounds in PASS_ROUNDS {
             trials += rounds * (left + 1);
             left = (left / 2).max(2);
         }
@@ -369,9 +369,9 @@ impl Search {
         rounds: u32,
         means: &Means,
         progress: &Progress,
-    ) -> Result<(Heat, Vec<Candidate>)> {
-        let heat = Heat { name: name.to_owned(), rounds, ranks: Vec::new() };
-        progress.remark(&format!("{}: {} settings", heat.in_words(), candidates.len()));
+    ) -> Result<(Pass, Vec<Candidate>)> {
+        let pass = Pass { name: name.to_owned(), rounds, ranks: Vec::new() };
+        progress.remark(&format!("{}: {} settings", pass.in_words(), candidates.len()));
         run::run(&self.text(name, candidates, rounds)?, directory, means, progress)?;
         let results = Results::of(directory)?;
         let found = results.found.first().context("an experiment without points")?;
@@ -397,7 +397,7 @@ impl Search {
         let (count, see) = (candidates.len(), directory.display());
         ensure!(!best.is_empty(), "none of {count} candidates runs; see {see}");
         let ranks = ranked.into_iter().map(|(_, rank)| rank).collect();
-        Ok((Heat { ranks, ..heat }, best))
+        Ok((Pass { ranks, ..pass }, best))
     }
 }
 
@@ -412,10 +412,10 @@ pub const AS_IT_COMES: &str = "as it comes";
 /// How far below the best still counts as equally good, as a fraction.
 const PLATEAU: f64 = 0.02;
 
-fn plateau(heat: &Heat) -> Vec<String> {
-    let Some(best) = heat.ranks.first().and_then(|rank| rank.median) else { return Vec::new() };
+fn plateau(pass: &Pass) -> Vec<String> {
+    let Some(best) = pass.ranks.first().and_then(|rank| rank.median) else { return Vec::new() };
     let is_near = |rank: &&Rank| rank.median.is_some_and(|median| (median / best - 1.0).abs() <= PLATEAU);
-    heat.ranks.iter().filter(is_near).map(|rank| rank.server.clone()).collect()
+    pass.ranks.iter().filter(is_near).map(|rank| rank.server.clone()).collect()
 }
 
 #[cfg(test)]
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heat_is_an_experiment_with_the_settings_as_they_come() {
+    fn a_pass_is_an_experiment_with_the_settings_as_they_come() {
         let experiment = search(1_000).experiment(&[vec![3, 0]], 2).unwrap();
         let servers: Vec<String> = experiment.servers().iter().map(|server| server.typed()).collect();
         let expected = [
@@ -463,7 +463,7 @@ mod tests {
             "backlog 128 workers 8 send blocking = sluice: --backlog=128 --workers=8 --send=blocking",
         ];
         assert_eq!(servers, expected);
-        assert_eq!((experiment.rounds, experiment.again), (2, false));
+        assert_eq!((experiment.rounds, experiment.control), (2, false));
     }
 
     #[test]
@@ -519,6 +519,6 @@ mod tests {
         };
         let ranks =
             vec![rank("a", Some(100.0)), rank("b", Some(98.5)), rank("c", Some(97.0)), rank("d", None)];
-        assert_eq!(plateau(&Heat { name: String::new(), rounds: 1, ranks }), ["a", "b"]);
+        assert_eq!(plateau(&Pass { name: String::new(), rounds: 1, ranks }), ["a", "b"]);
     }
 }

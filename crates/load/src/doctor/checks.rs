@@ -79,13 +79,13 @@ fn ports(machine: &Machine) -> Option<Finding> {
     let reuse = match machine.number_setting("net.ipv4.tcp_tw_reuse") {
         Some(1) => "used again after 1 s",
         Some(2) => "used again after 1 s on loopback",
-        _ => "never used again before their time",
+        _ => "never used again before TIME_WAIT ends",
     };
     let found = format!(
         "{first}-{last}: {ports} for each pair of a local address and a server's, {rate} connections/s at \
          {TIME_WAIT_S} s of TIME_WAIT; {reuse} (net.ipv4.tcp_tw_reuse)"
     );
-    let more = "to have more, give load several --source addresses (all of 127.0.0.0/8 is yours on \
+    let more = "to have more, give load several --source addresses (all of 127.0.0.0/8 is available on \
         loopback), or sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"";
     Some(if ports >= 25_000 {
         Finding::new("local ports", Note, found).advise(more)
@@ -130,14 +130,14 @@ fn backlog(machine: &Machine) -> Option<Finding> {
     let abort = machine.number_setting("net.ipv4.tcp_abort_on_overflow").unwrap_or(0);
     let found = format!(
         "accept queues hold at most {accept} (net.core.somaxconn), SYN queues {syn} \
-         (net.ipv4.tcp_max_syn_backlog); what is too much is {}",
+         (net.ipv4.tcp_max_syn_backlog); connections beyond that are {}",
         if abort == 0 { "dropped silently, and clients try again after 1 s, 3 s, 7 s" } else { "reset" }
     );
     Some(if accept >= 4096 && abort == 0 {
         Finding::new("backlog", Good, found)
     } else {
         Finding::new("backlog", Warning, found).advise(
-            "a server's backlog is cut to it: sysctl -w net.core.somaxconn=4096 \
+            "a server's backlog is limited to this: sysctl -w net.core.somaxconn=4096 \
              net.ipv4.tcp_max_syn_backlog=4096 net.ipv4.tcp_abort_on_overflow=0",
         )
     })
@@ -157,7 +157,7 @@ fn syn_cookies(machine: &Machine) -> Option<Finding> {
              measured",
         ),
         _ => Finding::new("SYN cookies", Warning, "always sent (net.ipv4.tcp_syncookies=2)")
-            .advise("that is for tests of the kernel: sysctl -w net.ipv4.tcp_syncookies=1"),
+            .advise("this setting is for tests of the kernel: sysctl -w net.ipv4.tcp_syncookies=1"),
     })
 }
 
@@ -191,13 +191,11 @@ fn processors(machine: &Machine) -> Option<Finding> {
     let found = format!("{cpus} on line, of which this process may use {allowed}");
     Some(match allowed {
         0 => return None,
-        1 => Finding::new("processors", Warning, found).advise(
-            "server and generator take turns on it: only what a single core does to both can be \
-                seen",
-        ),
+        1 => Finding::new("processors", Warning, found)
+            .advise("server and generator share it: results show only how both behave on one core"),
         2..=3 => Finding::new("processors", Blind, found).advise(
-            "scaling over cores can't be measured; give the server --cpus 0 and load --cpus 1, and mind \
-             that the kernel's work for one is done on the other's core too",
+            "scaling over cores can't be measured; give the server --cpus 0 and load --cpus 1, and note \
+             that the kernel does part of the work for each on the other's core",
         ),
         _ => Finding::new("processors", Good, found),
     })
@@ -214,20 +212,16 @@ fn quota(machine: &Machine) -> Option<Finding> {
     }
     let found = format!("the control group may use {most} us of CPU time (cpu.max: quota and period)");
     Some(Finding::new("CPU quota", Warning, found).advise(
-        "when it is used up all threads stand still for the rest of the period: run outside of \
-                the container's limit",
+        "when it is used up, all threads stop for the rest of the period: run outside of the container's \
+         limit",
     ))
 }
 
 fn governor(machine: &Machine) -> Finding {
     let governors = machine.governors();
     if governors.is_empty() {
-        Finding::new(
-            "frequency governor",
-            Blind,
-            "not to be seen here: a virtual machine, or no driver for it",
-        )
-        .advise("interleave what you compare, so that a change of the clock hits all alike")
+        Finding::new("frequency governor", Blind, "not visible here: a virtual machine, or no driver for it")
+            .advise("interleave what you compare, so that a change of the clock hits all alike")
     } else if governors == ["performance"] {
         Finding::new("frequency governor", Good, "performance, on every processor")
     } else {
@@ -268,9 +262,10 @@ fn clock(machine: &Machine) -> Option<Finding> {
         {
             Finding::new("clock", Good, format!("{source}, read without entering the kernel"))
         } else {
-            Finding::new("clock", Warning, format!("{source}: each reading is a system call or worse"))
+            Finding::new("clock", Warning, format!("{source}: each reading is a system call or slower"))
                 .advise(
-                    "time stamps cost microseconds then: boot with clocksource=tsc if the processor's is \
+                    "each time stamp then costs microseconds: boot with clocksource=tsc if the processor's \
+                     is \
                 stable",
                 )
         },
@@ -288,7 +283,7 @@ fn kernel(machine: &Machine) -> Option<Finding> {
             format!("{release}: epoll_pwait2 (5.11), IP_BIND_ADDRESS_NO_PORT (4.2), MSG_TRUNC"),
         )
     } else {
-        Finding::new("kernel", Warning, release).advise("5.15 is the oldest that this is made for")
+        Finding::new("kernel", Warning, release).advise("5.15 is the oldest supported kernel")
     })
 }
 
@@ -302,8 +297,8 @@ fn preemption(machine: &Machine) -> Option<Finding> {
     let built =
         ["PREEMPT_RT", "PREEMPT_DYNAMIC", "PREEMPT"].into_iter().find(|model| version.contains(model));
     let model = in_force.or_else(|| built.map(str::to_lowercase))?;
-    let advice = "other work of the core keeps a thread that has just become ready waiting until the next \
-        timer tick (up to 4 ms): give load --realtime, or boot with preempt=full";
+    let advice = "other work on the core can delay a ready thread until the next timer tick (up to 4 ms): \
+        give load --realtime, or boot with preempt=full";
     Some(match model.as_str() {
         "full" | "preempt" | "preempt_rt" => Finding::new("preemption", Good, model),
         _ => Finding::new("preemption", Note, model).advise(advice),
@@ -326,16 +321,14 @@ fn counters(machine: &Machine) -> Option<Finding> {
     if !machine.has("/sys/bus/event_source/devices/cpu")
         && !machine.has("/sys/bus/event_source/devices/cpu_core")
     {
-        return Some(
-            Finding::new("hardware counters", Blind, "the processor's are not to be had here").advise(
-                "instructions, cache misses and memory accesses can't be measured (Yeung 2010 5.6, \
+        return Some(Finding::new("hardware counters", Blind, "not available here").advise(
+            "instructions, cache misses and memory accesses can't be measured (Yeung 2010 5.6, \
                  Hashemian et al. 2014 14-17); the bench counts instructions with valgrind instead",
-            ),
-        );
+        ));
     }
     let paranoid: i32 = machine.setting("kernel.perf_event_paranoid")?.parse().ok()?;
     Some(if paranoid <= 1 {
-        Finding::new("hardware counters", Good, format!("there (kernel.perf_event_paranoid={paranoid})"))
+        Finding::new("hardware counters", Good, format!("available (kernel.perf_event_paranoid={paranoid})"))
     } else {
         Finding::new(
             "hardware counters",
@@ -353,10 +346,10 @@ fn memory(machine: &Machine) -> Option<Finding> {
     let found = format!("{all} MiB, {available} available; swap {swap} MiB");
     Some(if available < 1024 {
         Finding::new("memory", Warning, found)
-            .advise("file sets will not stay in the page cache: stop what else runs")
+            .advise("file sets will not stay in the page cache: stop other programs")
     } else if swap > 0 {
         Finding::new("memory", Note, found)
-            .advise("swapping is not what the experiments under memory pressure want to measure: swapoff -a")
+            .advise("experiments under memory pressure should not measure swapping: swapoff -a")
     } else {
         Finding::new("memory", Good, found)
     })
@@ -375,7 +368,7 @@ fn network(machine: &Machine) -> Finding {
         )
     } else {
         Finding::new("network", Note, format!("cards: {}", real.join(", ")))
-            .advise("loopback is measured unless load runs on another machine; say which in a report")
+            .advise("measurements use loopback unless load runs on another machine; state which in a report")
     }
 }
 
@@ -403,14 +396,15 @@ fn steal(watched: &Watched) -> Finding {
         Finding::new("stolen time", Good, found)
     } else {
         Finding::new("stolen time", Warning, found).advise(
-            "repeat, interleave, and look at each run's own figure; runs with much of it are not comparable",
+            "repeat and interleave runs, and look at each run's own figure; runs with much stolen time are \
+             not comparable",
         )
     }
 }
 
 fn others(watched: &Watched) -> Finding {
     let busy = watched.percent(watched.time.busy());
-    let found = format!("processors were {busy:.1}% busy during the last second, without our doing");
+    let found = format!("processors were {busy:.1}% busy during the last second with other programs");
     if busy < 5.0 {
         Finding::new("other work", Good, found)
     } else {
@@ -421,8 +415,8 @@ fn others(watched: &Watched) -> Finding {
 fn lateness(watched: &Watched) -> Finding {
     let spin = &watched.spin;
     let found = format!(
-        "a loop that only looks at the clock is up to {:.3} ms late in 99.9% of cases, {:.3} ms at worst, \
-         and away for {:.2}% of the time",
+        "a loop that only reads the clock is up to {:.3} ms late in 99.9% of cases, {:.3} ms at worst, and \
+         off its CPU for {:.2}% of the time",
         spin.lateness_ns(0.001) as f64 / 1e6,
         spin.longest_ns() as f64 / 1e6,
         spin.away_percent()
@@ -431,7 +425,8 @@ fn lateness(watched: &Watched) -> Finding {
         Finding::new("lateness", Good, found)
     } else {
         Finding::new("lateness", Warning, found).advise(
-            "no generator can be more punctual here: idle machine, isolcpus=, nohz_full=, or another host",
+            "no generator can be more punctual here: use an idle machine, isolcpus=, nohz_full=, or another \
+             host",
         )
     }
 }

@@ -110,7 +110,7 @@ impl Diagnosis {
         let count = |verdict| self.findings.iter().filter(|finding| finding.verdict == verdict).count();
         let _ = writeln!(
             text,
-            "\n{} good, {} to know, {} that results will suffer from, {} that can't be measured here.",
+            "\n{} good, {} to know, {} that distort results, {} that can't be measured here.",
             count(Verdict::Good),
             count(Verdict::Note),
             count(Verdict::Warning),

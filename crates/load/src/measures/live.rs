@@ -13,12 +13,12 @@ use crate::record::Nanos;
 /// Counts for each power of two: an error of at most an eighth.
 const STEPS: usize = 8;
 /// Up to 2^44 ns, almost five hours.
-const PLACES: usize = 42 * STEPS;
+const BUCKETS: usize = 42 * STEPS;
 
 /// Reply times of one recorder so far.
 #[derive(Debug)]
 pub struct Live {
-    counts: Box<[AtomicU64; PLACES]>,
+    counts: Box<[AtomicU64; BUCKETS]>,
 }
 
 /// Reply times of all recorders at a moment; before the first there is none.
@@ -29,14 +29,14 @@ pub struct Snapshot {
 
 impl Default for Live {
     fn default() -> Self {
-        Self { counts: Box::new([const { AtomicU64::new(0) }; PLACES]) }
+        Self { counts: Box::new([const { AtomicU64::new(0) }; BUCKETS]) }
     }
 }
 
 impl Live {
     /// Only the recorder may call this.
     pub(super) fn record(&self, time: Nanos) {
-        let count = &self.counts[place(time)];
+        let count = &self.counts[bucket(time)];
         count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 }
@@ -44,7 +44,7 @@ impl Live {
 impl Snapshot {
     /// As of now.
     pub fn of<'a>(all: impl IntoIterator<Item = &'a Live>) -> Self {
-        let mut counts = vec![0; PLACES];
+        let mut counts = vec![0; BUCKETS];
         for live in all {
             for (sum, count) in counts.iter_mut().zip(live.counts.iter()) {
                 *sum += count.load(Ordering::Relaxed);
@@ -69,18 +69,18 @@ impl Snapshot {
     }
 }
 
-/// Times below 8 ns have a place of their own each, which nothing reaches.
-fn place(time: Nanos) -> usize {
+/// Times below 8 ns have a bucket each, which nothing reaches.
+fn bucket(time: Nanos) -> usize {
     let power = (time | 1).ilog2() as usize;
     if power < 3 {
         return time as usize;
     }
     let step = (time >> (power - 3)) as usize & (STEPS - 1);
-    ((power - 2) * STEPS + step).min(PLACES - 1)
+    ((power - 2) * STEPS + step).min(BUCKETS - 1)
 }
 
-fn middle_ns(place: usize) -> f64 {
-    let (power, step) = (place / STEPS, place % STEPS);
+fn middle_ns(bucket: usize) -> f64 {
+    let (power, step) = (bucket / STEPS, bucket % STEPS);
     if power == 0 {
         return step as f64;
     }
@@ -116,8 +116,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_time_finds_a_place_near_it(time in 1_u64..1 << 43) {
-            let middle = middle_ns(place(time));
+        fn every_time_finds_a_bucket_near_it(time in 1_u64..1 << 43) {
+            let middle = middle_ns(bucket(time));
             let time = time as f64;
             prop_assert!((middle - time).abs() <= time * 0.126, "{} for {}", middle, time);
         }

@@ -8,13 +8,13 @@
 //!   of it: a server that answers 100 requests a second answers 100 in each second, also if each takes it
 //!   three.
 //! - **The cohort** ([`Cohort`], [`Connections`]): what became of the calls that were *issued* in the window
-//!   (of those that wait in line for a connection: that were due in it), whenever they were over. Times,
+//!   (of those that queue for a connection: that were due in it), whenever they were over. Times,
 //!   shares and rules are made of it. The run goes on, under the same load, until the last of them is over;
 //!   one that somebody did not wait for is known to have taken as long as it was waited for, at least.
 //!
 //! Each thread owns a [`Recorder`], into which nothing is allocated while the run goes on;
 //! [`Measures::merge`] makes one of all. Two times are kept of each reply: from when its call was *issued*,
-//! and *corrected*, from when it should have been. Only a session's first call can be late, or wait in line
+//! and *corrected*, from when it should have been. Only a session's first call can be late, or queue
 //! (with a log's times, a burst's): those after it depend on a reply, so they have no time of their own at
 //! which they should have been issued (`HdrHistogram`'s issue 148 has the argument).
 
@@ -172,7 +172,7 @@ impl Recorder {
     }
 
     /// Counts calls into the cohort by when they were due, where the server decides when they are issued:
-    /// those that wait in line for a connection.
+    /// those that queue for a connection.
     #[must_use]
     pub fn by_intended_start(mut self, by_intended: bool) -> Self {
         self.by_intended = by_intended;
@@ -266,7 +266,7 @@ impl Recorder {
         const SECOND: Nanos = 1_000_000_000;
         if now >= self.next_second && now < self.window.end {
             self.next_second = now + SECOND;
-            self.look_at_account(now);
+            self.sample_account(now);
         }
         if let Some(calls) = &mut self.calls {
             calls.tick();
@@ -278,11 +278,11 @@ impl Recorder {
 
     /// Told when the window ends: what is left of a second counts as well.
     pub fn end_of_window(&mut self, now: Nanos) {
-        self.look_at_account(now);
+        self.sample_account(now);
         self.next_second = Nanos::MAX;
     }
 
-    fn look_at_account(&mut self, now: Nanos) {
+    fn sample_account(&mut self, now: Nanos) {
         let account = Account::of_this_thread(now);
         if let (Some(before), Some(account)) = (self.account, account) {
             self.measures.pressure.add(before, account);
@@ -430,7 +430,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn who_waits_in_line_counts_from_when_it_was_due() {
+    fn a_queued_call_counts_from_when_it_was_due() {
         let scope = Scope { window: 10 * MS..40 * MS, ..SCOPE };
         let mut recorder = Recorder::new(scope, None).by_intended_start(true);
         for (intended, issued) in [(9, 20), (10, 45), (39, 100), (40, 41)] {

@@ -1,6 +1,6 @@
 //! Whether the generator had the CPU time that it wanted, second by second.
 //!
-//! A thread that is busy all the time, or that stands in line for its core behind others, issues requests
+//! A thread that is busy all the time, or that queues for its core behind others, issues requests
 //! late and notices replies late: what is measured then is the generator. An average over the run would hide
 //! the seconds in which that was so.
 
@@ -16,13 +16,13 @@ const SHORTEST: Nanos = 900_000_000;
 /// The measured time of all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pressure {
-    /// Seconds that were looked at.
+    /// Seconds that were sampled.
     pub seconds: u64,
     /// Seconds in which a thread ran, or waited for its core, all the time.
     pub saturated: u64,
     /// Those of them in which it ran all the time, whoever else wanted its core.
     pub ran_throughout: u64,
-    /// All the time that was looked at, whole seconds or not.
+    /// All the time that was sampled, whole seconds or not.
     pub time: Nanos,
     /// Time spent running.
     pub ran: Nanos,

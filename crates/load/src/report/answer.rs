@@ -21,8 +21,8 @@ pub(super) fn answer(measures: &Measures, facts: &Facts) -> Option<String> {
     if invalid.is_empty() && !was_kept_from_it {
         let connections = facts.connections.unwrap_or(0);
         return Some(format!(
-            "the server gave {per_s} to {connections} connections that ask again when they are answered. If \
-             more connections (-c {}) get no more out of it, that is all it bears.",
+            "the server gave {per_s} to {connections} connections, each sending its next request after a \
+             reply. If more connections (-c {}) reach no higher rate, this is the server's capacity.",
             u64::from(connections) * 2
         ));
     }
@@ -32,9 +32,9 @@ pub(super) fn answer(measures: &Measures, facts: &Facts) -> Option<String> {
     }
     if was_kept_from_it {
         return Some(format!(
-            "the server bears at least {per_s}. The generator could not ask for more, as others had its CPU \
-             for {:.0}% of the time. Stop other programs, and keep the server off that CPU (taskset -c). \
-             Whether the machine is quiet, sluicelab doctor says.",
+            "the server can give at least {per_s}. The generator could not send more, as other programs had \
+             its CPU for {:.0}% of the time. Stop them, and keep the server off that CPU (taskset -c). \
+             sluicelab doctor shows whether the machine is quiet.",
             waited * 100.0
         ));
     }
@@ -42,13 +42,14 @@ pub(super) fn answer(measures: &Measures, facts: &Facts) -> Option<String> {
     let local = facts.targets.first().filter(|target| is_here(target));
     let cost = local.map_or_else(String::new, |url| {
         format!(
-            " Or see how many replies a CPU of the server can give, by what each costs it: sluicelab compare \
+            " Or calculate how many replies a CPU of the server can give from the CPU time for each: \
+             sluicelab compare \
              --quick '{url}/PATH pid=N' '{url}/PATH pid=N', where N is its process."
         )
     });
     Some(format!(
-        "the server bears at least {per_s}. The generator could not ask for more, as it had no CPU time \
-         left. To find out whether the server bears more, {more}.{cost}"
+        "the server can give at least {per_s}. The generator could not send more, as it had no CPU time \
+         left. To find out whether the server can give more, {more}.{cost}"
     ))
 }
 
@@ -76,7 +77,7 @@ mod tests {
         facts.machine.cores = 4;
         let told = answer(&measures, &facts).unwrap();
         for words in [
-            "the server bears at least 9 replies/s. ",
+            "the server can give at least 9 replies/s. ",
             "more CPUs that the server does not need (--cpus LIST; there are 4).",
             "sluicelab compare --quick 'http://127.0.0.1:80/PATH pid=N' 'http://127.0.0.1:80/PATH pid=N'",
         ] {

@@ -16,7 +16,7 @@ pub fn failures(measures: &Measures, facts: &Facts) -> Vec<String> {
     let mut reasons = Vec::new();
     let Verified { compared, wrong } = measures.verified;
     if wrong > 0 {
-        reasons.push(format!("{wrong} of {compared} replies that were compared are not their files"));
+        reasons.push(format!("{wrong} of {compared} replies that were compared differ from their files"));
     } else if nothing_measured(measures, facts).is_some() {
         return reasons;
     } else if nobody_answered(measures) {
@@ -26,8 +26,7 @@ pub fn failures(measures: &Measures, facts: &Facts) -> Vec<String> {
         });
     }
     if facts.verified && compared == 0 {
-        reasons
-            .push("no reply was compared with its file: that takes a whole reply of status 200".to_owned());
+        reasons.push("no reply was compared with its file: only whole replies of status 200 are".to_owned());
     }
     reasons
 }

@@ -29,14 +29,14 @@ impl Queues {
     ///
     /// # Errors
     ///
-    /// The process can't be looked at.
+    /// The process can't be read.
     pub fn watch(targets: &[SocketAddr], server: Option<u32>) -> io::Result<Option<Self>> {
         // A datagram socket takes no port that connections could use.
         let is_here = |target: &SocketAddr| UdpSocket::bind(SocketAddr::new(target.ip(), 0)).is_ok();
         if targets.is_empty() || server.is_none() && !targets.iter().all(is_here) {
             return Ok(None);
         }
-        let (causes, sockets) = look(server)?;
+        let (causes, sockets) = read(server)?;
         Ok(Some(Self { targets: targets.to_vec(), server, began: Instant::now(), causes, sockets }))
     }
 
@@ -46,7 +46,7 @@ impl Queues {
     ///
     /// As [`watch`](Self::watch).
     pub fn skip(&mut self) -> io::Result<()> {
-        (self.causes, self.sockets) = look(self.server)?;
+        (self.causes, self.sockets) = read(self.server)?;
         self.began = Instant::now();
         Ok(())
     }
@@ -57,7 +57,7 @@ impl Queues {
     ///
     /// As [`watch`](Self::watch): the process may have gone.
     pub fn dropped(&self) -> io::Result<Dropped> {
-        let (causes, sockets) = look(self.server)?;
+        let (causes, sockets) = read(self.server)?;
         let seconds = self.began.elapsed().as_secs_f64();
         Ok(self.compare(&causes, &sockets, seconds))
     }
@@ -84,8 +84,8 @@ impl Queues {
     }
 }
 
-/// Sockets are left out where they may not be looked at: the causes matter more.
-fn look(server: Option<u32>) -> io::Result<(QueueDrops, Vec<ListeningSocket>)> {
+/// Reads the counters now. Sockets are left out where they may not be read: the causes matter more.
+fn read(server: Option<u32>) -> io::Result<(QueueDrops, Vec<ListeningSocket>)> {
     Ok(match server {
         None => (QueueDrops::here(), sock_diag::listening().unwrap_or_default()),
         Some(pid) => (QueueDrops::of_process(pid)?, sock_diag::listening_at(pid).unwrap_or_default()),

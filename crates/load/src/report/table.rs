@@ -166,8 +166,8 @@ fn write_generator(text: &mut String, measures: &Measures, facts: &Facts) -> std
     let waited = measures.pressure.waited_part() * 100.0;
     writeln!(
         text,
-        "\ngenerator    {busy:.0}% of {cpus} CPU, {per_reply:.2} us per reply, waited for it {waited:.1}% of \
-         the time, other machines of the host had it for {:.2} s{late}",
+        "\ngenerator    {busy:.0}% of {cpus} CPU, {per_reply:.2} us per reply, waited for it {waited:.1}% \
+         of the time, other virtual machines had it for {:.2} s{late}",
         facts.outcome.stolen_s
     )?;
     for remark in super::remarks_on(measures, facts) {
@@ -197,7 +197,7 @@ fn write_drops(text: &mut String, dropped: &Dropped) -> std::fmt::Result {
     for (cause, (count, per_s)) in CAUSES.iter().zip(numbers) {
         let Some((count, per_s)) = count.zip(per_s) else { continue };
         if cause.name == "listen_drops" {
-            let what = "connections that the kernel turned away as the server was slow to accept them";
+            let what = "connections that the kernel rejected because the server was slow to accept them";
             match count {
                 0 => writeln!(text, "queue drops{at:<2}none ({what})")?,
                 _ => writeln!(text, "queue drops{at:<2}{count} ({per_s:.2}/s), {what}:")?,
@@ -281,7 +281,7 @@ mod tests {
             "90 (9.00/s)",
             "errors       10 (10.00% of the requests)",
             "reply_timeout    10 (10.00%): ",
-            "queue drops  9 (3.00/s), connections that the kernel turned away",
+            "queue drops  9 (3.00/s), connections that the kernel rejected",
             "listen_overflows       9 (3.00/s)",
             "at 127.0.0.1:80        9 (3.00/s)",
             "reply time                          90     1.000",

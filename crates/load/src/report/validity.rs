@@ -50,7 +50,7 @@ pub fn reasons_against(measures: &Measures, facts: &Facts) -> Vec<String> {
         ));
     }
     let ports = ("ports", "name more addresses with --source, such as 127.0.0.2-127.0.0.9");
-    let descriptors = ("descriptors", "shorten --timeout, ask for less, or raise the limit (ulimit -n)");
+    let descriptors = ("descriptors", "shorten --timeout, reduce the load, or raise the limit (ulimit -n)");
     for (outcome, (what, hint)) in [(Outcome::NoPort, ports), (Outcome::NoDescriptor, descriptors)] {
         let count = measures.flow.outcomes.of(outcome);
         if count > 0 {
@@ -72,7 +72,7 @@ pub(super) fn nothing_measured(measures: &Measures, facts: &Facts) -> Option<Str
             let when = if in_warm_up { "in the warm-up" } else { "at once" };
             Some(format!("interrupted {when}: nothing was measured"))
         }
-        (_, true) => Some("over before the warm-up was: nothing was measured".to_owned()),
+        (_, true) => Some("the run ended before its warm-up: nothing was measured".to_owned()),
         _ => None,
     }
 }
@@ -132,7 +132,8 @@ pub fn short_of_cpu(measures: &Measures, facts: &Facts) -> Vec<String> {
     if pressure.waited_part() > facts.may_wait {
         let (found, allowed) = beside(pressure.waited_part(), facts.may_wait);
         reasons.push(format!(
-            "the generator waited for its CPU behind others for {found}% of the time (at most {allowed}% is \
+            "the generator waited for its CPU behind other programs for {found}% of the time (at most \
+             {allowed}% is \
              allowed): times are too long, and rates may be too low; name CPUs that nothing else uses \
              (--cpus)"
         ));
@@ -179,8 +180,8 @@ pub fn remarks_on(measures: &Measures, facts: &Facts) -> Vec<String> {
         && !is_more_than_chance(late, lateness.count(), LATE);
     let late = remarkable.then(|| {
         format!(
-            "{late} of {} {} arrived more than {LATE_MS} ms late, by up to {:.1} ms: of times from the \
-             intended start, those beyond p99 may be the generator's",
+            "{late} of {} {} arrived more than {LATE_MS} ms late, by up to {:.1} ms: times from the \
+             intended start beyond p99 may be caused by the generator",
             lateness.count(),
             unit(facts),
             lateness.percentile_ms(100.0)
@@ -196,9 +197,9 @@ fn outlasting(measures: &Measures, facts: &Facts) -> Option<String> {
     let seconds = facts.measured_s();
     is_long.then(|| {
         format!(
-            "{unfinished} {} were still going on when the measured time was over ({arrived} had arrived in \
-             it): in {seconds:.0} s they do not come to an end, so that more and more of them overlap; \
-             measure for longer (--duration), and begin to measure when as many end as arrive (--warm-up)",
+            "{unfinished} {} were unfinished at the end of the measured time ({arrived} had arrived in it): \
+             {seconds:.0} s are too short for them, so more and more of them overlap; measure for longer \
+             (--duration), and start measuring when as many end as arrive (--warm-up)",
             unit(facts)
         )
     })
@@ -329,7 +330,7 @@ mod tests {
         assert_eq!(told(&measures, &facts), "");
         measures.sessions.unfinished = 21;
         let said = told(&measures, &facts);
-        assert!(said.starts_with("21 sessions were still going on when the measured time was over (100"));
+        assert!(said.starts_with("21 sessions were unfinished at the end of the measured time (100"));
         // In a closed loop there is always one under way on each connection.
         facts.outcome.due_sessions = None;
         assert_eq!(told(&measures, &facts), "");

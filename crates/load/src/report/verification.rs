@@ -124,7 +124,7 @@ fn of_clients(measures: &Measures) -> Check {
             );
             (tally.part(), remark)
         }
-        None => (0.0, format!("none of {CLIENTS} has made {LEAST_CALLS} calls for a size")),
+        None => (0.0, format!("none of {CLIENTS} has made {LEAST_CALLS} calls for any one size")),
     };
     Check { rule: "failures of a size at a client", found, allowed: FAILURES_OF_A_SIZE_AT_A_CLIENT, remark }
 }

@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use load::run::{Class, Load, Patience, Run, Target};
+use load::run::{Class, Load, Run, Target, Timeouts};
 use workload::session::SessionLog;
 
 /// Sessions played against a server on one thread, by clients that wait so long, think no longer than their
 /// log says, and give up after that.
-pub(crate) fn run(log: SessionLog, server: SocketAddr, load: Load, patience: Duration) -> Run {
+pub(crate) fn run(log: SessionLog, server: SocketAddr, load: Load, timeout: Duration) -> Run {
     Run {
         log,
         targets: vec![Target::Inet(server)],
@@ -18,7 +18,7 @@ pub(crate) fn run(log: SessionLog, server: SocketAddr, load: Load, patience: Dur
             name: String::new(),
             load,
             sources: Vec::new(),
-            patience: Patience { connect: patience, reply: patience, think: Duration::ZERO, retries: 0 },
+            timeouts: Timeouts { connect: timeout, reply: timeout, think: Duration::ZERO, retries: 0 },
         }],
         duration: None,
         requests: None,

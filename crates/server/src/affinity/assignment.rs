@@ -39,7 +39,7 @@ pub(super) fn mapped(asked: &[Assignment], mapping: Mapping) -> Result<Vec<Assig
         Mapping::Indirect if asked.len() < 2 => {
             return Err(input(
                 "indirect",
-                "takes two interfaces at least: each one's packets go to the next one's CPUs".into(),
+                "needs at least two interfaces: each one's packets go to the next one's CPUs".into(),
             ));
         }
         Mapping::Indirect => 1,
@@ -60,7 +60,7 @@ pub fn of_settings(settings: &Settings) -> Result<Vec<Assignment>, AffinityError
     let by_address = settings.copies > 1 && settings.copies_by == CopiesBy::Address;
     let units = if by_address { settings.copies } else { settings.workers };
     if !by_address && !settings.placement.partition {
-        let problem = "no copy or worker has addresses of its own there (copies_by = \"address\", or \
+        let problem = "no copy or worker has its own addresses there (copies_by = \"address\", or \
                        [placement] partition): name interfaces, such as eth0=0-3";
         return Err(input("--config", problem.to_owned()));
     }
@@ -74,7 +74,7 @@ pub fn of_settings(settings: &Settings) -> Result<Vec<Assignment>, AffinityError
         let position =
             if by_address { Position { copy: unit, worker: 0 } } else { Position { copy: 0, worker: unit } };
         let Some(cpus) = position.cpus(&direct, &usable) else {
-            return Err(input("--config", "[placement] cpus says nothing of where workers run".to_owned()));
+            return Err(input("--config", "[placement] cpus does not pin workers to CPUs".to_owned()));
         };
         for address in &settings.listen[unit * each..(unit + 1) * each] {
             let interface = match address {

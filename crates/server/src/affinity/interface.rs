@@ -87,8 +87,8 @@ impl Interface {
         let name = &self.name;
         if self.has_device {
             format!(
-                "{name}: its device has no message-signalled interrupts of its own that /proc/interrupts \
-                 names; its packets are steered (RPS), and interrupts stay where they are"
+                "{name}: /proc/interrupts names no message-signalled interrupts of its device; its packets \
+                 are steered (RPS), and interrupts stay where they are"
             )
         } else {
             format!("{name}: has no device, and so no interrupts; its packets are steered (RPS)")

@@ -92,7 +92,7 @@ pub enum AffinityError {
     },
     /// A file cannot be written.
     #[error(
-        "cannot write {value} to {}: {}; what had been changed before is as it was",
+        "cannot write {value} to {}: {}; earlier changes have been undone",
         path.display(),
         refusal(path, source)
     )]
@@ -116,7 +116,7 @@ impl AffinityError {
 /// The meaning of the kernel's refusal.
 fn refusal(path: &Path, error: &io::Error) -> String {
     let reason = match error.kind() {
-        io::ErrorKind::PermissionDenied => "only root may",
+        io::ErrorKind::PermissionDenied => "only root may do this",
         io::ErrorKind::ReadOnlyFilesystem => "it is mounted read-only, as in containers; do it on the host",
         _ if path.ends_with("smp_affinity_list") => {
             "this interrupt is placed by the kernel or its controller alone, and can't be moved"
@@ -150,8 +150,8 @@ impl Plan {
         }
         if let Some(pid) = running(&roots.proc, "irqbalance") {
             plan.remarks.push(format!(
-                "irqbalance (process {pid}) runs and moves interrupts as it sees fit: stop it, or have it \
-                 leave these alone (--banirq)"
+                "irqbalance (process {pid}) is running and may move interrupts: stop it, or exclude these \
+                 interrupts (--banirq)"
             ));
         }
         Ok(plan)

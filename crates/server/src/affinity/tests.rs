@@ -152,7 +152,7 @@ fn without_interrupts_packets_are_steered_and_that_is_told() {
     assert_eq!(remarks, ["veth: has no device, and so no interrupts; its packets are steered (RPS)"]);
     machine.write("proc/interrupts", "  CPU0\n");
     let remarks = machine.plan(&["eth0=2"], Mapping::Direct).unwrap().remarks;
-    assert!(remarks[0].starts_with("eth0: its device has no message-signalled interrupts"), "{remarks:?}");
+    assert!(remarks[0].starts_with("eth0: /proc/interrupts names no message-signalled"), "{remarks:?}");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn who_moves_interrupts_again_is_told() {
     let machine = Machine::new();
     machine.write("proc/77/comm", "irqbalance\n");
     let remarks = machine.plan(&["eth0=2"], Mapping::Direct).unwrap().remarks;
-    assert!(remarks[0].starts_with("irqbalance (process 77) runs"), "{remarks:?}");
+    assert!(remarks[0].starts_with("irqbalance (process 77) is running"), "{remarks:?}");
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn what_makes_no_sense_is_named() {
         (
             &["eth0=0"],
             Mapping::Indirect,
-            "indirect: takes two interfaces at least: each one's packets go to the next one's CPUs",
+            "indirect: needs at least two interfaces: each one's packets go to the next one's CPUs",
         ),
     ] {
         let error = machine.plan(typed, mapping).unwrap_err();
@@ -264,7 +264,7 @@ fn what_was_done_before_a_refusal_is_undone() {
     let last = plan.changes.last_mut().unwrap();
     last.path = machine.roots.proc.join("irq/38");
     let error = plan.apply().unwrap_err().to_string();
-    assert!(error.contains("what had been changed before is as it was"), "{error}");
+    assert!(error.contains("earlier changes have been undone"), "{error}");
     assert_eq!(machine.read("proc/irq/38/smp_affinity_list"), "0-2");
 }
 

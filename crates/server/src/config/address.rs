@@ -126,6 +126,11 @@ fn parse_tcp(text: &str) -> Result<Vec<ListenAddress>, String> {
     if let Some(port) = of_name("localhost") {
         return Ok(both(Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST, port));
     }
+    if let Ok(port) = text.parse::<u16>() {
+        return Err(format!(
+            "a port alone; allowed: \":{port}\" for all addresses, \"localhost:{port}\" for this machine only"
+        ));
+    }
     text.parse().map(|address| vec![ListenAddress::Tcp(address)]).map_err(|_| {
         let wrong = match text.rsplit_once(':') {
             _ if text.parse::<IpAddr>().is_ok() => "the port is missing; ",

@@ -49,7 +49,8 @@ pub(super) fn problems(settings: &Settings, typed: &Table) -> Vec<Problem> {
     let mechanism = settings.event.mechanism;
     let epoll = matches!(mechanism, Events::Epoll | Events::EpollLevel);
     if !epoll && settings.event.wake != Wake::All && checks.has("wake") {
-        let why = format!("contradiction: {} wakes all who wait; allowed with it: all", mechanism.name());
+        let name = mechanism.name();
+        let why = format!("contradiction: {name} wakes all waiting processes; allowed with it: all");
         checks.problem("wake", why);
     }
     checks.problems
@@ -118,7 +119,7 @@ fn check_pools(checks: &mut Checks<'_>, settings: &Settings) {
             && let Some((at, route)) = refusing.next()
         {
             let path = route.path.as_ref().map_or("any path", |path| path.text());
-            let why = "stands behind one with a fallback, before which PHP scripts are run: move it up";
+            let why = "follows one with a fallback, and PHP scripts are run before that: move it up";
             let what = format!("contradiction: the route for {path} {why}");
             checks.problem_in(item(at, "path"), list, what);
         }
@@ -126,7 +127,7 @@ fn check_pools(checks: &mut Checks<'_>, settings: &Settings) {
     let shares = settings.pools.iter().filter(|pool| pool.transport == Transport::SharedMemory);
     for pool in shares.filter(|pool| pool.area > settings.gateway_memory) {
         let (area, name) = (units::print_size(pool.area), &pool.name);
-        let why = format!("contradiction: no reply of the pool {name:?} could come by shared-memory");
+        let why = format!("contradiction: the shared-memory area of the pool {name:?} does not fit");
         checks.problem("gateway.memory", format!("{why}; allowed: at least its area, {area}"));
     }
     check_send_files(checks, settings);
@@ -153,7 +154,7 @@ fn check_send_files(checks: &mut Checks<'_>, settings: &Settings) {
             let (directory, root) = (directory.display(), root.display());
             let why = format!("contradiction: send_files has {directory}, which is below the root {root}");
             let item = nth(typed, "pools", at).map(|item| of_key(item, "send_files"));
-            checks.problem_in(item, "pools", format!("{why}: anybody can have what is there"));
+            checks.problem_in(item, "pools", format!("{why}: any client can fetch what is there"));
         }
     }
 }
@@ -178,7 +179,7 @@ fn check_hosts(checks: &mut Checks<'_>, settings: &Settings) {
         for (at, host) in site.hosts.iter().enumerate() {
             if !known.insert(host) {
                 let item = of_site(typed, Some(number)).and_then(|site| nth(site, "hosts", at));
-                checks.problem_in(item, "sites", format!("contradiction: {host} is among the hosts twice"));
+                checks.problem_in(item, "sites", format!("contradiction: {host} is listed twice in hosts"));
             }
         }
     }
@@ -238,7 +239,7 @@ fn check_processes(checks: &mut Checks<'_>, settings: &Settings) {
     let addresses = if *copies_by == CopiesBy::Address { listen.len() / copies } else { listen.len() };
     let workers = settings.partitions();
     if placement.partition && addresses % workers != 0 {
-        let why = format!("{addresses} addresses can't be dealt out evenly to {workers} workers");
+        let why = format!("{addresses} addresses can't be divided evenly among {workers} workers");
         checks.problem("workers", format!("contradiction: {why}, as placement.partition demands"));
     }
 }
@@ -248,7 +249,7 @@ fn check_stages(checks: &mut Checks<'_>, settings: &Settings) {
     if settings.event.mechanism != Events::Epoll {
         checks.problem(
             "events",
-            "contradiction: the poll stages of pipeline have epoll; allowed with it: epoll",
+            "contradiction: the poll stages of pipeline use epoll; allowed with it: epoll",
         );
     }
     let (threads, workers) = (settings.stage_threads().all(), settings.workers);
@@ -271,7 +272,7 @@ fn check_pool(checks: &mut Checks<'_>, settings: &Settings) {
         checks.problem("events", why);
     }
     if settings.event.wake == Wake::ReAdding {
-        let why = format!("contradiction: a worker of {name} can't go to the end of the line");
+        let why = format!("contradiction: a worker of {name} can't go to the end of the wait queue");
         checks.problem("wake", format!("{why}; allowed with it: all, exclusive"));
     }
     if settings.send == Sends::NonBlocking {
@@ -290,7 +291,7 @@ fn check_addresses(checks: &mut Checks<'_>, settings: &Settings) {
     let mut known = Occupied::default();
     for (address, item) in settings.listen.iter().zip(items_of_addresses(checks.typed.get("listen"))) {
         if let Some(other) = known.add(address) {
-            let what = format!("contradiction: {other} and {address} are the same place");
+            let what = format!("contradiction: {other} and {address} are the same address");
             checks.problem_in(item, "listen", what);
         }
         if let ListenAddress::Unix(path) = address
@@ -312,8 +313,7 @@ fn check_addresses(checks: &mut Checks<'_>, settings: &Settings) {
     }
     if let Some(status) = &settings.status {
         if let Some(other) = settings.listen.iter().find(|other| status.overlaps(other)) {
-            let what =
-                format!("contradiction: clients connect to {other}; the status needs an address of its own");
+            let what = format!("contradiction: clients connect to {other}; status needs another address");
             checks.problem("status", what);
         }
         if let ListenAddress::Unix(path) = status {

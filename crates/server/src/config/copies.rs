@@ -15,7 +15,7 @@ impl Settings {
             _ if copies == 1 => Ok(vec![listen.clone()]),
             CopiesBy::Reuseport | CopiesBy::Cpu => Ok(vec![listen.clone(); copies]),
             CopiesBy::Address => dealt(listen, copies).ok_or_else(|| {
-                format!("{} addresses can't be dealt out evenly to {copies} copies", listen.len())
+                format!("{} addresses can't be divided evenly among {copies} copies", listen.len())
             }),
             CopiesBy::Port => (0..copies)
                 .map(|copy| listen.iter().map(|address| next_port(address, copy)).collect())

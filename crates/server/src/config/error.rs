@@ -19,7 +19,7 @@ pub enum ConfigError {
         source: io::Error,
     },
     /// The current directory, from which relative paths start, could not be determined.
-    #[error("cannot tell the current directory: {0}")]
+    #[error("cannot find out the current directory: {0}")]
     CurrentDirectory(io::Error),
     /// What was typed is wrong: at least one problem.
     #[error("{}", .0.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n"))]

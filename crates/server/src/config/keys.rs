@@ -50,7 +50,7 @@ pub(super) const KEYS: &[Key] = &[
         name: "listen",
         value: "ADDR:PORT|unix:PATH",
         help: "Where clients connect; may be repeated. :PORT is every address of this machine, \
-               localhost:PORT both that it has for itself; port 0 picks a free one",
+            localhost:PORT both loopback addresses; port 0 picks a free one",
         repeats: true,
         setting: |s| {
             let written = each(&mut s.listen, address()).written;
@@ -71,7 +71,7 @@ pub(super) const KEYS: &[Key] = &[
         name: "max_connections",
         value: "N",
         help: "Most connections at a time; beyond it new ones wait in the backlog",
-        unset: "what the descriptor limit leaves room for",
+        unset: "as many as the descriptor limit leaves room for",
         setting: |s| optional(&mut s.connections.max, up_to(u32::MAX)),
         ..Key::under("Listening")
     },
@@ -111,7 +111,7 @@ pub(super) const KEYS: &[Key] = &[
     Key {
         name: "copies_by",
         value: "HOW",
-        help: "How copies come by listeners of their own: address, port, reuseport or cpu",
+        help: "How copies get their own listeners: address, port, reuseport or cpu",
         names: CopiesBy::names,
         setting: |s| one(&mut s.copies_by, one_of()),
         ..Key::under("Concurrency")
@@ -137,7 +137,7 @@ pub(super) const KEYS: &[Key] = &[
         name: "wake",
         value: "POLICY",
         help: "Which of several processes at a listener a connection wakes: all, or with epoll exclusive \
-               (one) or re-adding (one, by turns)",
+            (one) or re-adding (one, in turn)",
         names: Wake::names,
         setting: |s| one(&mut s.event.wake, one_of()),
         ..Key::under("Concurrency")
@@ -145,8 +145,8 @@ pub(super) const KEYS: &[Key] = &[
     Key {
         name: "accept_limit",
         value: "N|inf|auto",
-        help: "Most connections accepted before the others are served again: a number, inf, or auto (as \
-               their delay asks for)",
+        help: "Most connections accepted before the others are served again: a number, inf, or auto \
+            (adapted to their delay)",
         setting: |s| one(&mut s.event.accept_limit, accept_limit()),
         ..Key::under("Concurrency")
     },
@@ -185,7 +185,7 @@ pub(super) const KEYS: &[Key] = &[
     Key {
         name: "controllers",
         value: "BOOL",
-        help: "Of pipeline: use as many readers and writers, and batches as large, as the load asks for",
+        help: "Of pipeline: use as many readers and writers, and batches as large, as the load needs",
         setting: |s| one(&mut s.pipeline.controllers, flag()),
         ..Key::under("Concurrency")
     },
@@ -264,15 +264,15 @@ pub(super) const KEYS: &[Key] = &[
     Key {
         name: "status",
         value: "ADDR:PORT|unix:PATH|off",
-        help: "Serve counters to `sluice status` and to Prometheus at an address of their own",
+        help: "Serve counters to `sluice status` and to Prometheus at this separate address",
         setting: |s| one(&mut s.status, unless_off(address())),
         ..Key::under("Logs and status")
     },
     Key {
         name: "status_hosts",
         value: "HOST",
-        help: "Answer status requests for this host too, beside the address itself and localhost; may be \
-               repeated. *.example.org is every host below that one",
+        help: "Answer status requests for this host too, in addition to the address itself and localhost; \
+                   may be repeated. *.example.org is every host below that one",
         default: "none",
         repeats: true,
         setting: |s| each(&mut s.status_hosts, host()),
@@ -282,7 +282,7 @@ pub(super) const KEYS: &[Key] = &[
         name: "user",
         value: "NAME",
         help: "Become this user when the addresses are bound",
-        unset: "whoever starts the server",
+        unset: "the user that starts the server",
         setting: |s| optional(&mut s.user, account()),
         ..Key::under("Process")
     },
@@ -321,20 +321,20 @@ pub(super) const KEYS: &[Key] = &[
     }),
     Key::of("unix_sockets", "mode", |s| one(&mut s.unix_sockets.mode, mode())),
     Key {
-        unset: "whoever starts the server",
+        unset: "the user that starts the server",
         ..Key::of("unix_sockets", "owner", |s| optional(&mut s.unix_sockets.owner, account()))
     },
     Key {
-        unset: "that of whoever starts the server",
+        unset: "the group of the user that starts the server",
         ..Key::of("unix_sockets", "group", |s| optional(&mut s.unix_sockets.group, account()))
     },
     Key::of("status_socket", "mode", |s| one(&mut s.status_socket.mode, mode())),
     Key {
-        unset: "whoever starts the server",
+        unset: "the user that starts the server",
         ..Key::of("status_socket", "owner", |s| optional(&mut s.status_socket.owner, account()))
     },
     Key {
-        unset: "that of whoever starts the server",
+        unset: "the group of the user that starts the server",
         ..Key::of("status_socket", "group", |s| optional(&mut s.status_socket.group, account()))
     },
     Key::of("event", "work_phase_skips_new", |s| one(&mut s.event.work_phase_skips_new, flag())),

@@ -87,8 +87,8 @@ pub(super) fn errors() -> Kind<ErrorLog> {
     })
 }
 
-const NO_SYSLOG: &str = "syslog is not spoken; log to standard output or standard error, and have systemd or \
-                         logger(1) pass it on";
+const NO_SYSLOG: &str = "syslog is not supported; log to standard output or standard error, and let systemd \
+    or logger(1) pass it on";
 
 fn hint_at(hint: &str, word: &str) -> String {
     format!("{hint}; a file of that name is \"./{word}\"")

@@ -222,7 +222,7 @@ pub const DESIGNED: [Design; 10] = [
     },
     Design {
         name: "n-copy",
-        purpose: "pinned copies of SPED, each with listeners of its own: symped with one worker for each \
+        purpose: "pinned copies of SPED, each with its own listeners: symped with one worker for each \
                   copy",
         schematic: schematics::N_COPY,
         options: &[COPIES, EVENT],
@@ -230,28 +230,28 @@ pub const DESIGNED: [Design; 10] = [
     },
     Design {
         name: "amped",
-        purpose: "SPED, and helper threads that wait for the disk in its place",
+        purpose: "SPED with helper threads that wait for the disk instead of it",
         schematic: schematics::AMPED,
         options: &[SEVERAL, HELPERS, EVENT],
         built: Some(Architecture::Amped),
     },
     Design {
         name: "processes",
-        purpose: "a process for each connection, out of a pool",
+        purpose: "a process for each connection, from a pool",
         schematic: schematics::PROCESSES,
         options: &[SEVERAL],
         built: Some(Architecture::Processes),
     },
     Design {
         name: "threads",
-        purpose: "a kernel thread for each connection, out of a pool in one process",
+        purpose: "a kernel thread for each connection, from a pool in one process",
         schematic: schematics::THREADS,
         options: &[SEVERAL],
         built: Some(Architecture::Threads),
     },
     Design {
         name: "pipeline",
-        purpose: "one process; stages with threads of their own: accept, read poll, read, write poll, write",
+        purpose: "one process; each stage has its own threads: accept, read poll, read, write poll, write",
         schematic: schematics::PIPELINE,
         options: &[&["workers", "accept_limit", "send", "event.quantum", "event.send_hold"], PIPELINE],
         built: Some(Architecture::Pipeline),

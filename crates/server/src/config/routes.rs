@@ -33,36 +33,40 @@ pub(super) fn contradictions(rule: &RouteRule, item: &Item, table: &Table) -> Ve
     let is_said = |key| table.contains_key(key);
     let problem = match rule {
         _ if is_said("fallback") && (is_said("redirect") || is_said("status")) => {
-            let why = "contradiction: another file is sent, or a redirect or a status, not both";
+            let why = "contradiction: a route answers with another file, or with a redirect or a status, \
+                not both";
             item.problem_of("fallback", why)
         }
         _ if is_said("pool") && (is_said("redirect") || is_said("status")) => {
-            let why = "contradiction: an application answers, or a redirect or a status, not both";
+            let why = "contradiction: a route answers with an application, or with a redirect or a status, \
+                not both";
             item.problem_of("pool", why)
         }
         _ if is_said("program") && (is_said("scripts") || is_said("fallback")) => {
-            let why = "contradiction: one program answers all of them, or scripts that may be missing do";
+            let why = "contradiction: either one program answers all requests, or scripts that may be \
+                missing do";
             item.problem_of("program", why)
         }
         _ if !is_said("pool") && (is_said("scripts") || is_said("program")) => {
             let key = if is_said("scripts") { "scripts" } else { "program" };
-            item.problem_of(key, "a pool is to run it: add pool = \"NAME\"")
+            item.problem_of(key, "it needs a pool that runs it: add pool = \"NAME\"")
         }
         _ if rule.encoded_slashes && !is_said("pool") && !is_said("fallback") => {
-            let why = "no file has a slash in its name: it goes with pool = \"NAME\" or fallback = \"/FILE\"";
+            let why = "no file has a slash in its name: it works only with pool = \"NAME\" or fallback = \
+                \"/FILE\"";
             item.problem_of("encoded_slashes", why)
         }
         RouteRule { status: Some(status), .. } if is_said("redirect") && !REDIRECTS.contains(status) => {
-            item.problem_of("status", "no status of a redirect; allowed: 301, 302, 303, 307, 308")
+            item.problem_of("status", "not the status of a redirect; allowed: 301, 302, 303, 307, 308")
         }
         RouteRule { status: Some(status), .. } if !is_said("redirect") && REDIRECTS.contains(status) => {
-            item.problem_of("status", "a redirect needs to lead somewhere: add redirect = \"/where\"")
+            item.problem_of("status", "a redirect needs a target: add redirect = \"/where\"")
         }
         RouteRule { path, redirect: Some(target), .. }
             if target.asks_for_rest()
                 && literal_prefix(path.as_ref().map_or("", |path| path.text())).is_none() =>
         {
-            let why = "{rest} is what wildcards stand for, and the path of this route has none";
+            let why = "{rest} is what wildcards match, and the path of this route has none";
             item.problem_of("redirect", why)
         }
         _ => return Vec::new(),

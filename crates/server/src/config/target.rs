@@ -30,7 +30,7 @@ impl Target {
     /// Parses a target.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let allowed = "allowed: a path or an address with http:// or https://, without blanks, in which \
-                       {path} and {rest} stand for the path that was asked for and for what wildcards match";
+                       {path} and {rest} stand for the requested path and for what wildcards match";
         let begins = match text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")) {
             Some(behind) => names_its_host(behind),
             None => text.starts_with('/') && !text.starts_with("//"),

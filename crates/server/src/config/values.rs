@@ -209,7 +209,12 @@ pub(super) fn unless_off<T: 'static>(kind: Kind<T>) -> Kind<Option<T>> {
 
 /// All addresses that this text stands for.
 pub(super) fn addresses(item: &Item) -> Result<Vec<ListenAddress>, String> {
-    ListenAddress::parse_all(&text(item)?, |path| item.absolute(path))
+    let typed = match &item.value {
+        // Other servers take a port alone. The error says what it could mean.
+        Value::Integer(port) => port.to_string(),
+        _ => text(item)?,
+    };
+    ListenAddress::parse_all(&typed, |path| item.absolute(path))
 }
 
 /// The first of the [`addresses`] that the text stands for.

@@ -1,5 +1,5 @@
-//! The bodies of error replies: the operator's pages from the document root, or else a short default
-//! page.
+//! The bodies of error replies: the operator's pages from the document root, for 404 the root's
+//! `404.html`, or else a short default page.
 //!
 //! An operator's page is a file like any other in the open-file table. But it is sent with the error's
 //! status, and without anything that would make it a representation of the requested file: validators,
@@ -33,10 +33,20 @@ pub(super) struct ErrorPages {
     complained: bool,
 }
 
+/// The page for 404 if the operator names none and the root has this file. Generators of static sites
+/// write it there.
+const USUAL_404: &str = "/404.html";
+
 impl ErrorPages {
     pub(super) fn new(settings: &FileSettings) -> Self {
         let pages = settings.error_pages.iter();
-        let paths = pages.map(|(&status, path)| (status, path.clone().into_bytes())).collect();
+        let mut paths: BTreeMap<_, _> =
+            pages.map(|(&status, path)| (status, path.clone().into_bytes())).collect();
+        // A site that only redirects has no root.
+        let has_root = !settings.root.as_os_str().is_empty();
+        if has_root && settings.root.join(&USUAL_404[1..]).is_file() {
+            paths.entry(Status::NOT_FOUND.0).or_insert_with(|| USUAL_404.into());
+        }
         Self { paths, complained: false }
     }
 }

@@ -26,9 +26,9 @@ impl Outdated {
             return;
         }
         let path = String::from_utf8_lossy(sibling);
-        tracing::warn!("{path:?} is older than the file that it is made of, and not sent in its place");
+        tracing::warn!("{path:?} is older than the file that it is made from, and is not sent instead of it");
         if told.len() == MOST {
-            tracing::warn!("no more files of that kind will be told of");
+            tracing::warn!("further files of this kind are not logged");
         }
     }
 }

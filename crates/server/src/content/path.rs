@@ -66,10 +66,10 @@ impl Refusal {
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::NotAbsolute => "it does not begin with a slash",
-            Self::Escape => "a percent sign in it begins no escape",
-            Self::Nul => "it holds a NUL",
+            Self::Escape => "a percent sign in it does not begin an escape",
+            Self::Nul => "it contains a NUL",
             Self::AboveRoot => "it climbs above the root",
-            Self::EncodedSlash => "a %2F in it separates nothing, and no name holds a slash",
+            Self::EncodedSlash => "a %2F in it is not a separator, and no file name contains a slash",
             Self::Hidden => "a name in it begins with a dot",
             Self::TooLong => "it is longer than any path",
         }

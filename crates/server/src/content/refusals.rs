@@ -39,16 +39,16 @@ impl Reason {
     fn text(self) -> &'static str {
         match self {
             Self::Denied => "the server may not read it, or may not search a directory on the way",
-            Self::Irregular => "it is no regular file",
+            Self::Irregular => "it is not a regular file",
             Self::Unlisted => {
                 "it is a directory without an index file, and --listing (listing = true) is not set"
             }
             Self::Outside => "a symbolic link on the way leads out of the root",
             Self::Link => "symbolic links on the way are not to be followed, or too many",
             Self::Hidden => {
-                "a symbolic link leads to where a name begins with a dot, or to a script of an application's"
+                "a symbolic link leads to a name that begins with a dot, or to a script of an application"
             }
-            Self::Script => "its name is that of a script but for the case of letters",
+            Self::Script => "its name differs from that of a script only in the case of letters",
         }
     }
 }

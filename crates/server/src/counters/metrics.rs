@@ -171,9 +171,9 @@ pub static METRICS: &[Metric] = &[
     metric!(
         Kind::Level,
         accept_delay_us,
-        "Microseconds that a client who came now would wait, as estimated by the accept policy"
+        "Microseconds that a client that connects now would wait, as estimated by the accept policy"
     ),
-    metric!(Kind::Gauge, accept_overloaded, "Workers whose accept policy sees delay that stays"),
+    metric!(Kind::Gauge, accept_overloaded, "Workers whose accept policy sees a persistent delay"),
     metric!(Kind::Gauge, connections, "Open connections by state", "state", ConnectionState),
     metric!(Kind::Counter, connections_opened, "Connections taken into service"),
     metric!(Kind::Counter, connections_closed, "Connections closed"),
@@ -194,7 +194,7 @@ pub static METRICS: &[Metric] = &[
     metric!(Kind::Gauge, file_table_entries, "Open-file table entries"),
     metric!(Kind::Gauge, file_table_descriptors, "Descriptors held by the open-file table"),
     metric!(Kind::Gauge, file_table_memory_bytes, "Bytes held by the open-file table"),
-    metric!(Kind::Counter, proxy_headers_refused, "Connections closed for want of a good PROXY header"),
+    metric!(Kind::Counter, proxy_headers_refused, "Connections closed for lack of a valid PROXY header"),
     metric!(
         Kind::Gauge,
         application_memory_bytes,
@@ -202,12 +202,16 @@ pub static METRICS: &[Metric] = &[
     ),
     metric!(Kind::Gauge, connection_places, "Connections that memory has been set aside for"),
     metric!(Kind::Peak, connection_bytes, "Bytes that a connection takes, by the sizes of its parts"),
-    metric!(Kind::Gauge, start_memory_bytes, "Bytes that the worker had of its own when it began to serve"),
+    metric!(
+        Kind::Gauge,
+        start_memory_bytes,
+        "Bytes of private memory that the worker had when it began to serve"
+    ),
     metric!(Kind::Counter, helper_jobs, "Jobs given to helper threads", "kind", HelperJob),
     metric!(Kind::Gauge, helper_queue, "Jobs that helper threads have not finished"),
     metric!(Kind::Peak, helper_queue_max, "Most jobs that helper threads had not finished"),
-    metric!(Kind::Level, disk_delay_us, "Microseconds that a job which came now would take, as estimated"),
-    metric!(Kind::Counter, disk_holds, "Times that accepting ceased because that took too long"),
+    metric!(Kind::Level, disk_delay_us, "Microseconds that a new job would take, as estimated"),
+    metric!(Kind::Counter, disk_holds, "Times that accepting stopped because jobs took too long"),
     metric!(Kind::Gauge, helpers_stuck, "Helper threads whose job has taken long"),
     metric!(Kind::Counter, disk_waits_given_up, "Waits for the disk that had no end", "what", DiskWait),
     metric!(Kind::Counter, residency_probes, "Looks at whether a part of a file is in memory"),
@@ -219,13 +223,7 @@ pub static METRICS: &[Metric] = &[
         "stage",
         Stage
     ),
-    metric!(
-        Kind::Gauge,
-        stage_queue,
-        "Connections in the queues of stages, for whichever of their threads comes first",
-        "stage",
-        Stage
-    ),
+    metric!(Kind::Gauge, stage_queue, "Connections in the queues of stages", "stage", Stage),
     metric!(
         Kind::Counter,
         stage_batches,
@@ -233,11 +231,17 @@ pub static METRICS: &[Metric] = &[
         "stage",
         Stage
     ),
-    metric!(Kind::Counter, stage_connections, "Connections taken so", "stage", Stage),
+    metric!(
+        Kind::Counter,
+        stage_connections,
+        "Connections that threads of a stage have taken to work on",
+        "stage",
+        Stage
+    ),
     metric!(
         Kind::Counter,
         stage_wait_ns,
-        "Nanoseconds that these were in the queues of stages",
+        "Nanoseconds that these connections were in the queues of stages",
         "stage",
         Stage
     ),

@@ -100,17 +100,17 @@ pub static POOL_METRICS: &[Metric<PoolCounters>] = &[
     metric!(
         Kind::Gauge,
         in_flight,
-        "Requests in flight, and those given up that the application may work on yet"
+        "Requests in flight, and those given up that the application may still be working on"
     ),
     metric!(Kind::Counter, requests, "Requests that came, with their bodies"),
     metric!(
         Kind::Counter,
         failures,
-        "Requests that the pool did not answer to the end, those refused and expired included"
+        "Requests that the pool did not answer completely, including refused and expired ones"
     ),
     metric!(Kind::Counter, refused, "Requests for which there was no room in the queue"),
     metric!(Kind::Counter, expired, "Requests that waited in the queue for too long"),
-    metric!(Kind::Counter, clients_left, "Requests whose client left"),
+    metric!(Kind::Counter, clients_left, "Requests whose client disconnected"),
     metric!(Kind::Counter, reused, "Requests sent on a connection that had been kept"),
     metric!(Kind::Counter, retried, "Requests sent once more, as that connection broke"),
     metric!(Kind::Counter, spilled, "Replies of which a part went to the disk, as their clients were slow"),

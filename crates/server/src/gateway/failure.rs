@@ -26,19 +26,19 @@ pub enum Failure {
     #[error(transparent)]
     Protocol(#[from] fastcgi::Error),
     /// A server uses a transport that it was not asked for.
-    #[error("the application uses a transport that it was not asked for")]
+    #[error("the application uses a transport that was not offered to it")]
     Unasked,
     /// A server ends a request, but keeps the client's socket that was passed to it.
-    #[error("the application has ended the request and has not given the client back")]
+    #[error("the application has ended the request without returning the client's connection")]
     NotReturned,
     /// A server sends a reply here although it has the client's socket.
-    #[error("the application has the client, and sends a reply here as well")]
+    #[error("the application has the client's connection, and sends a reply to the server as well")]
     TwoReplies,
     /// A server gives a client's socket back with an impossible status or impossible counts.
-    #[error("the application gives the client back and says what can't be")]
+    #[error("the application returns the client's connection with impossible figures")]
     Senseless,
     /// A server's count of the bytes it has sent is wrong.
-    #[error("the application says that it has sent {said} bytes to the client, which has got {found}")]
+    #[error("the application reports {said} bytes sent to the client, whose connection has taken {found}")]
     Miscounted {
         /// The server's count.
         said: u64,
@@ -46,11 +46,11 @@ pub enum Failure {
         found: u64,
     },
     /// A server gives a client's socket back in the middle of its reply.
-    #[error("the application has sent the client a part of the reply")]
+    #[error("the application has sent the client only a part of the reply")]
     Unfinished,
     /// A server reports a chunk of its shared memory as filled that does not exist or that it does not
     /// own.
-    #[error("the application says that it has filled chunk {chunk} of its memory with {length} bytes")]
+    #[error("the application reports an invalid chunk of shared memory: chunk {chunk} with {length} bytes")]
     Chunk {
         /// The chunk's number.
         chunk: u16,
@@ -79,7 +79,7 @@ pub enum Failure {
     )]
     Places(String),
     /// The reply ends before all files are named.
-    #[error("the reply ends before the last file name that its X-ZeroCopy tells of")]
+    #[error("the reply ends before the last file name that its X-ZeroCopy announces")]
     NoName,
     /// The reply names files in a body of more than this many bytes.
     #[error("the reply names files in a body of more than {0} bytes")]
@@ -94,7 +94,7 @@ pub enum Failure {
     #[error("too many requests wait for the application")]
     Full,
     /// The request has waited in the queue for as long as it may.
-    #[error("the application has had no time for the request")]
+    #[error("the application could not start the request in time")]
     Late,
     /// The request's body cannot be spooled.
     #[error("the body can't be spooled: {0}")]

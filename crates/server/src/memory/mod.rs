@@ -127,8 +127,8 @@ pub struct Process {
 pub enum MeasureError {
     /// Its processes are not visible from here.
     #[error(
-        "process {pid} of the server is not on this machine, or in another PID namespace: ask where the \
-         server runs"
+        "process {pid} of the server is not on this machine, or in another PID namespace: run this where \
+         the server runs"
     )]
     NotHere {
         /// The process.
@@ -136,7 +136,8 @@ pub enum MeasureError {
     },
     /// This process may not read their memory use.
     #[error(
-        "process {pid} of the server may not be looked at: ask as root (a server that was started as root \
+        "not allowed to inspect process {pid} of the server: run this as root (a server that was started as \
+         root \
          and became another user is root's in this respect)"
     )]
     NotPermitted {

@@ -21,7 +21,7 @@ fn write_all(text: &mut String, memory: &Memory) -> std::fmt::Result {
     let Connections { open, places, each, each_by_growth } = connections;
     let growth = match each_by_growth {
         Some(growth) => format!("{} by the workers' growth", grouped(*growth)),
-        None => "too few for the workers' growth to tell".to_owned(),
+        None => "too few to measure by the workers' growth".to_owned(),
     };
     let how = format!("sizes of its parts; {growth}; {} open, and room for the count", grouped(*open));
     row(text, "c connections", *places, Some(*each), places * each, &how)?;
@@ -45,11 +45,11 @@ fn write_all(text: &mut String, memory: &Memory) -> std::fmt::Result {
         writeln!(
             text,
             "\nFor applications {} are set aside: bodies, replies, and memory that is shared with them,\n\
-             used or not. What of that is used is in the figures above.",
+             used or not. The used part is in the figures above.",
             grouped(applications.bytes)
         )?;
     }
-    writeln!(text, "\nThe kernel's memory for sockets, their buffers and the page cache is not in it.")
+    writeln!(text, "\nThe kernel's memory for sockets, their buffers and the page cache is not included.")
 }
 
 fn row(

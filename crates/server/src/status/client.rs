@@ -16,8 +16,8 @@ use crate::config::StatusAddress;
 pub enum FetchError {
     /// No server listens there.
     #[error(
-        "no status from {address}: {source}\na server does where it is told to: \
-         `sluice serve --status {address}`, or `status = \"{address}\"` in its file"
+        "no status from {address}: {source}\nthe server must be told to serve it there: `sluice serve \
+         --status {address}`, or `status = \"{address}\"` in its file"
     )]
     Nobody {
         /// The address that was asked.

@@ -45,7 +45,7 @@ fn wrong(snapshot: &Snapshot) -> Vec<String> {
             wrong.push(format!("Worker {number} has no process. The supervisor starts it again."));
         } else if !worker.responsive {
             wrong.push(format!(
-                "Worker {number} (process {}) did not answer within 100 ms. It may wait for a disk.",
+                "Worker {number} (process {}) did not answer within 100 ms. It may be waiting for a disk.",
                 worker.pid
             ));
         }

@@ -80,7 +80,7 @@ impl CommonTable {
         self.round += 1;
         match self.ledger.suspects(self.is_valid(living)) {
             Ok(suspects) => self.suspects = Some(suspects),
-            Err(error) => tracing::error!("cannot look for descriptors that nobody owns: {error}"),
+            Err(error) => tracing::error!("cannot look for descriptors that no process owns: {error}"),
         }
         self.round
     }
@@ -101,7 +101,7 @@ impl CommonTable {
     pub(super) fn look_again(&mut self, living: &HashSet<u32>) {
         if let Some(suspects) = self.suspects.take() {
             let closed = self.ledger.close_suspects(suspects, self.is_valid(living));
-            tracing::debug!("closed {closed} descriptors that nobody owned");
+            tracing::debug!("closed {closed} descriptors that no process owned");
         }
     }
 
@@ -113,7 +113,7 @@ impl CommonTable {
             self.ledger.close_all_kept(files.keeper());
             match files.empty() {
                 Ok(()) => self.spare.push(files),
-                Err(error) => tracing::error!("cannot give memory of open files back: {error}"),
+                Err(error) => tracing::error!("cannot free memory of open files: {error}"),
             }
         }
     }

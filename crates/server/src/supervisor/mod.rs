@@ -72,7 +72,7 @@ pub enum RunError {
     #[error(transparent)]
     Content(#[from] ContentError),
     /// The settings ask for a user that an upgrade cannot become.
-    #[error("the settings ask for user {0}, as whom the server does not run, which takes a restart")]
+    #[error("the settings name user {0}, but the server does not run as that user: restart it")]
     User(String),
     /// The kernel refused a step.
     #[error("cannot {step}: {source}{}", remedy(.source))]
@@ -86,12 +86,10 @@ pub enum RunError {
     #[error("workers die as soon as they are started; the error log says why")]
     Workers,
     /// Workers had to be killed in the end.
-    #[error("workers had not ended {0:?} after they should have, and were killed")]
+    #[error("workers had not exited {0:?} after their deadline, and were killed")]
     Killed(Duration),
     /// Workers could not even be killed.
-    #[error(
-        "workers that can't be killed are left behind, processes {0:?}: the kernel waits for a disk for them"
-    )]
+    #[error("workers that can't be killed are left behind, processes {0:?}: they are stuck in disk I/O")]
     LeftBehind(Vec<u32>),
 }
 
@@ -126,7 +124,7 @@ pub fn run(source: Source) -> Result<(), RunError> {
         return trial::run(&source, lent);
     }
     let left = Bequest::take(&UPGRADE, std::process::id());
-    let left = left.map_err(failed("take over from the program before"))?;
+    let left = left.map_err(failed("take over from the previous program"))?;
     let (mut settings, log, opened, read) = if let Some(Bequest { settings, log, opened }) = left {
         (upgrade::settings_of(settings)?, log, Some(opened), None)
     } else {
@@ -153,7 +151,7 @@ pub fn run(source: Source) -> Result<(), RunError> {
         Signal::Child,
     ]);
     signals.block().map_err(failed("block signals"))?;
-    signal::notice_children().map_err(failed("be told of workers that end"))?;
+    signal::notice_children().map_err(failed("watch for workers that end"))?;
     let workers = Workers::new(opened.workers, opened.endpoint.clone()).map_err(failed("share memory"))?;
     let mut supervisor = Supervisor {
         source,
@@ -229,10 +227,7 @@ fn tell_doubts(read: &Configuration) {
     let doubts = read.doubts();
     doubts.iter().take(MOST).for_each(|doubt| tracing::warn!("{doubt}"));
     if doubts.len() > MOST {
-        tracing::warn!(
-            "{} more warnings about the settings, which `sluice check` tells",
-            doubts.len() - MOST
-        );
+        tracing::warn!("{} more warnings about the settings; `sluice check` lists them", doubts.len() - MOST);
     }
 }
 
@@ -257,9 +252,7 @@ fn access_logs<'a>(
             return LogFile::open(target, heir).map(Arc::new);
         };
         if let Err(error) = before.reopen() {
-            tracing::warn!(
-                "cannot open access log {target} anew, and goes on with the file that is open: {error}"
-            );
+            tracing::warn!("cannot reopen access log {target}; the open file stays in use: {error}");
         }
         Ok(Arc::clone(before))
     })
@@ -458,7 +451,7 @@ impl Supervisor {
             }
             let was_worker = self.workers.note_end(pid, how, self.phase);
             if !was_worker && let Some(status) = self.status.take() {
-                tracing::error!("the status process has ended by {how}");
+                tracing::error!("the status process has ended with {how}");
                 if self.phase == Phase::Run {
                     self.status_due = Some(Instant::now() + status.pause());
                 }
@@ -520,7 +513,7 @@ impl Supervisor {
     }
 
     fn go_on_as(&mut self, tried: Identity, settings: &File) -> NotUpgraded {
-        tracing::info!("going on as the program that the file holds now");
+        tracing::info!("upgrading to the program that the file contains now");
         self.workers.unmark_descriptors();
         self.stop_status_process();
         let legacy = Legacy {

@@ -53,7 +53,7 @@ impl Supervisor {
         let access_logs = access_logs(&settings, self.workers.access_logs(), None);
         let access_logs = access_logs.collect::<Result<_, _>>()?;
         for key in needs_restart(&self.settings, &settings) {
-            tracing::warn!("`{key}` has changed, which takes a restart; it stays as it is");
+            tracing::warn!("`{key}` has changed, which requires a restart; the old value stays in use");
         }
         (settings.copies, settings.copies_by) = (self.settings.copies, self.settings.copies_by);
         let listeners = listeners::reopen(&self.listeners, &settings)?;
@@ -70,9 +70,9 @@ impl Supervisor {
         let Some(reload) = &self.reload else { return };
         match self.workers.outcome() {
             Outcome::Serves => self.confirm_reload(),
-            Outcome::Failed(why) => self.withdraw_reload(&format!("{why} before it came to serve by them")),
+            Outcome::Failed(why) => self.withdraw_reload(&format!("{why} before it served with them")),
             Outcome::Open if reload.due <= Instant::now() => {
-                self.withdraw_reload(&format!("workers have not come to serve by them within {PATIENCE:?}"));
+                self.withdraw_reload(&format!("workers have not started to serve within {PATIENCE:?}"));
             }
             Outcome::Open => {}
         }
@@ -128,7 +128,7 @@ fn not_reloaded(why: &str) {
     let lines = why.lines().count();
     why.lines().take(MOST).for_each(|line| tracing::error!("settings not reloaded: {line}"));
     if lines > MOST {
-        tracing::error!("settings not reloaded: {} more mistakes, which `sluice check` tells", lines - MOST);
+        tracing::error!("settings not reloaded: {} more mistakes; `sluice check` lists them", lines - MOST);
     }
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
 }

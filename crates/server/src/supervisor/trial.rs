@@ -177,7 +177,7 @@ fn ask(mut client: UnixStream, workers: &[u32]) -> io::Result<()> {
         }
         for &pid in workers {
             if let Some(how) = process::ended(pid)? {
-                return Err(io::Error::other(format!("it has ended by {how}")));
+                return Err(io::Error::other(format!("it has ended with {how}")));
             }
         }
         if Instant::now() >= until {

@@ -348,14 +348,14 @@ impl Workers {
         let State::Runs { since, .. } = place.state else { return false };
         let expected = place.control.asked() != Phase::Run && how == Ended::Code(0);
         if !expected {
-            tracing::error!("{} has ended by {how}", place.who(pid));
+            tracing::error!("{} has ended with {how}", place.who(pid));
         }
         let in_common = place.in_common.as_mut();
         let gone = in_common.and_then(|common| common.worker.take().zip(Some(common.files.clone())));
         place.counters.iter().for_each(|block| block.settle());
         place.give_back_queued();
         self.lived |= since.elapsed() >= QUICK || place.counters.iter().any(|block| block.accepts.get() > 0);
-        let failure = on_trial.then(|| format!("{} has ended by {how}", place.who(pid)));
+        let failure = on_trial.then(|| format!("{} has ended with {how}", place.who(pid)));
         if phase == Phase::Run && place.control.asked() == Phase::Run && !on_trial {
             place.quick_deaths = if since.elapsed() < QUICK { place.quick_deaths + 1 } else { 0 };
             place.state = State::Restarts { at: Instant::now() + pause(place.quick_deaths) };
@@ -559,7 +559,7 @@ impl Workers {
         self.kill_adopted();
         for place in self.all() {
             if let Some(pid) = place.pid() {
-                tracing::error!("{} does not end, and is killed", place.who(pid));
+                tracing::error!("{} does not exit, and is killed", place.who(pid));
                 let _ = process::kill(pid);
             }
         }
@@ -724,7 +724,7 @@ impl Place {
         if !self.control.serves() && self.accepted() == accepted_before {
             // At once, because it may be about to serve.
             let _ = process::kill(pid);
-            tracing::error!("{} has not come to serve, and is killed", self.who(pid));
+            tracing::error!("{} has not started to serve, and is killed", self.who(pid));
         }
     }
 

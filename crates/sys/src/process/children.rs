@@ -98,7 +98,7 @@ fn is_alone_in_its_group() -> io::Result<bool> {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(false),
         Err(error) => Err(io::Error::new(
             error.kind(),
-            format!("/proc is not mounted, and the kernel does not tell of threads otherwise: {error}"),
+            format!("/proc is not mounted, and the kernel does not report threads otherwise: {error}"),
         )),
     }
 }

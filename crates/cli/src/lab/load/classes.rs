@@ -1,11 +1,11 @@
-//! Who the clients are, and how their sessions come: all alike, or in classes, each with a rate and manners
-//! of its own.
+//! The clients of a run, and how their sessions arrive. Clients are all alike, or in classes, each with its
+//! own rate, timeouts, retries and addresses.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use load::run::{Class, Load, Patience};
+use load::run::{Class, Load, Timeouts};
 use load::schedule::{Arrivals, Rate, Schedule};
 use workload::session::SessionLog;
 
@@ -13,7 +13,7 @@ use super::{ArrivalsName, OnTimeout, Options};
 use crate::lab::BadInput;
 use crate::lab::values::{self, Several, Target};
 
-/// A class as an option says it. What it leaves out is as with all clients.
+/// A class as typed. Values that it leaves out are those of all clients.
 #[derive(Clone, Debug)]
 pub(super) struct ClassOption {
     pub(super) name: String,
@@ -26,7 +26,7 @@ pub(super) struct ClassOption {
 }
 
 impl ClassOption {
-    /// The clients of this class, whose sessions have so many calls on average.
+    /// The clients of this class. `calls_per_session` is an average; `usual` has the values of all clients.
     pub(super) fn class(
         &self,
         arrivals: Arrivals,
@@ -35,8 +35,8 @@ impl ClassOption {
         usual: &Class,
     ) -> Class {
         let rate = self.rate.times(1.0 / calls_per_session);
-        let Patience { connect, reply, think, retries } = usual.patience;
-        let patience = Patience {
+        let Timeouts { connect, reply, think, retries } = usual.timeouts;
+        let timeouts = Timeouts {
             connect: self.connect_timeout.or(self.timeout).unwrap_or(connect),
             reply: self.timeout.unwrap_or(reply),
             think,
@@ -47,14 +47,14 @@ impl ClassOption {
             name: self.name.clone(),
             load: Load::Arriving { schedule: Schedule::drawn(rate, arrivals, seed), count: None, kept: None },
             sources: sources.clone(),
-            patience,
+            timeouts,
         }
     }
 }
 
-/// Who the clients are: those of each class, or all alike.
+/// The classes of clients: those of the options, or a single one without a name.
 pub(super) fn of(options: &Options, log: &SessionLog) -> Result<Vec<Class>> {
-    let patience = Patience {
+    let timeouts = Timeouts {
         connect: options.connect_timeout.unwrap_or(options.timeout),
         reply: options.timeout,
         think: options.think,
@@ -64,14 +64,16 @@ pub(super) fn of(options: &Options, log: &SessionLog) -> Result<Vec<Class>> {
         },
     };
     let sources = options.source.iter().flat_map(|several| &several.0).copied().collect();
-    let class = |load| Class { name: String::new(), load, sources, patience };
+    let class = |load| Class { name: String::new(), load, sources, timeouts };
     if options.class.is_empty() {
         return Ok(vec![class(how_it_comes(options, log)?)]);
     }
     let usual = class(Load::Closed { connections: 0, count: None });
     let calls_per_session = log.calls() as f64 / log.len() as f64;
     let arrivals = match options.arrivals.map(ArrivalsName::drawn) {
-        Some(None) => bail!(BadInput("--arrivals logged: leave out --class, or drop the times".to_owned())),
+        Some(None) => {
+            bail!(BadInput("--arrivals logged: does not go with --class; leave out one of them".to_owned()))
+        }
         Some(Some(arrivals)) => arrivals,
         None => Arrivals::Exponential,
     };
@@ -79,7 +81,7 @@ pub(super) fn of(options: &Options, log: &SessionLog) -> Result<Vec<Class>> {
     Ok(classes.map(|(class, seed)| class.class(arrivals, seed, calls_per_session, &usual)).collect())
 }
 
-/// How sessions come: in a closed loop, at a rate, or when the log says.
+/// How sessions arrive: in a closed loop, at a rate, or at the times in the log.
 fn how_it_comes(options: &Options, log: &SessionLog) -> Result<Load> {
     let &Options { connections, arrivals, session_count, request_count, .. } = options;
     let sessions_per_call = log.len() as f64 / log.calls() as f64;
@@ -98,7 +100,7 @@ fn how_it_comes(options: &Options, log: &SessionLog) -> Result<Load> {
         )),
     };
     match (connections, rate) {
-        // A loop goes on until all requests are asked for, over as many connections as that takes.
+        // A loop continues until all requests are sent, over as many connections as that takes.
         (Some(connections), None) => Ok(Load::Closed { connections, count: session_count }),
         (kept, Some(rate)) => {
             let count = session_count.or(of_requests);
@@ -109,7 +111,7 @@ fn how_it_comes(options: &Options, log: &SessionLog) -> Result<Load> {
     }
 }
 
-/// Each session once, when the log says.
+/// Each session once, at its time in the log.
 fn logged(options: &Options, log: &SessionLog) -> Result<Load> {
     let Some(times) = log.arrivals() else {
         bail!(BadInput(
@@ -124,7 +126,7 @@ fn logged(options: &Options, log: &SessionLog) -> Result<Load> {
     Ok(Load::Arriving { schedule, count: Some(count as u64), kept: None })
 }
 
-/// What only connections that are kept can't do.
+/// Checks options that do not go with connections that are kept open.
 pub(super) fn check_kept(options: &Options, targets: &[Target], threads: usize) -> Result<(), BadInput> {
     let connections = options.connections.unwrap_or(0);
     if (connections as usize) < threads {
@@ -161,14 +163,14 @@ pub(super) fn class(text: &str) -> Result<ClassOption, String> {
     let mut sources = Vec::new();
     for word in values.split_ascii_whitespace() {
         let (key, value) = word.split_once('=').ok_or_else(|| format!("{word:?} is no value; {allowed}"))?;
-        let patience = || {
+        let duration = || {
             let time = units::parse_time(value).map_err(|error| format!("{word}: {error}"))?;
             if time.is_zero() { Err(format!("{word}: allowed: from 1ms")) } else { Ok(Some(time)) }
         };
         match key {
             "rate" => rate = Some(values::rate(value).map_err(|allowed| format!("{word}: {allowed}"))?),
-            "timeout" => timeout = patience()?,
-            "connect-timeout" => connect_timeout = patience()?,
+            "timeout" => timeout = duration()?,
+            "connect-timeout" => connect_timeout = duration()?,
             "retries" => {
                 let number = value.parse().map_err(|_| format!("{word}: allowed: a number from 0"))?;
                 retries = Some(number);
@@ -194,7 +196,7 @@ mod tests {
             name: String::new(),
             load: Load::Closed { connections: 1, count: None },
             sources: vec![[127, 0, 0, 9].into()],
-            patience: Patience { connect: 8 * second, reply: 9 * second, think: second, retries: 1 },
+            timeouts: Timeouts { connect: 8 * second, reply: 9 * second, think: second, retries: 1 },
         }
     }
 
@@ -202,7 +204,7 @@ mod tests {
     fn what_is_not_said_is_as_with_all() {
         let of = |text| class(text).unwrap().class(Arrivals::Fixed, 1, 2.0, &usual());
         let all = of("all: rate=5");
-        assert_eq!((&*all.name, all.patience, all.sources), ("all", usual().patience, usual().sources));
+        assert_eq!((&*all.name, all.timeouts, all.sources), ("all", usual().timeouts, usual().sources));
         let load = |rate| Load::Arriving {
             schedule: Schedule::drawn(Rate::constant(rate).unwrap(), Arrivals::Fixed, 1),
             count: None,
@@ -213,10 +215,10 @@ mod tests {
         let two = Duration::from_secs(2);
         assert_eq!((&*own.name, own.sources.len()), ("the slow", 3));
         assert_eq!(
-            own.patience,
-            Patience { connect: two, reply: two, retries: 3, think: Duration::from_secs(1) }
+            own.timeouts,
+            Timeouts { connect: two, reply: two, retries: 3, think: Duration::from_secs(1) }
         );
-        assert_eq!(of("a: rate=1 timeout=2s connect-timeout=9s").patience.connect, Duration::from_secs(9));
+        assert_eq!(of("a: rate=1 timeout=2s connect-timeout=9s").timeouts.connect, Duration::from_secs(9));
         assert!(class("steps: rate=0-500:30s,500:1min,100").is_ok());
     }
 

@@ -1,4 +1,4 @@
-//! What sessions ask for: what a session file says, or what options do.
+//! The requests of the sessions, from a session file or from options.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,12 +18,12 @@ use crate::lab::values::{self, Target};
 #[command(next_help_heading = "Requests")]
 pub(super) struct AskedFor {
     /// Sessions to play, in the syntax of httperf's --wsesslog (`sluicelab sessions --help` shows it); at a
-    /// rate or in a closed loop they come round again
+    /// rate or in a closed loop they are repeated
     #[arg(long, value_name = "FILE")]
     pub(super) sessions: Option<PathBuf>,
 
-    /// Ask for the paths in this file by turns, in place of the targets': a path on each line, and behind it
-    /// how often it is asked for among the others, if not once
+    /// Request the paths in this file in turn, instead of the targets' paths: a path on each line, with an
+    /// optional number after it, how often it is requested among the others
     #[arg(long, value_name = "FILE", conflicts_with = "sessions")]
     pub(super) urls: Option<PathBuf>,
 
@@ -32,21 +32,21 @@ pub(super) struct AskedFor {
     #[arg(long, value_name = "METHOD", conflicts_with = "sessions")]
     method: Option<Method>,
 
-    /// The body of every request without --sessions; @FILE takes it from a file, @- from standard input, byte
-    /// for byte. No Content-Type is sent; --header can say one
+    /// The body of every request without --sessions; @FILE reads it from a file, @- from standard input, byte
+    /// for byte. No Content-Type is sent unless you add one with --header
     #[arg(long, value_name = "TEXT", conflicts_with = "sessions")]
     data: Option<String>,
 
-    /// The same, from a file of this name
+    /// The body of every request without --sessions, from this file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["sessions", "data"])]
     data_file: Option<PathBuf>,
 
-    /// Another header line for every request; may be repeated. One that requests have once only, such as Host
-    /// or User-Agent, is sent instead of the usual one
+    /// A header line to add to every request; may be repeated. A header that requests have only once, such as
+    /// Host or User-Agent, replaces the usual one
     #[arg(short = 'H', long, value_name = "NAME: VALUE", value_parser = header)]
     header: Vec<String>,
 
-    /// What the Host line says [default: host and port of the first target; localhost for a
+    /// The value of the Host header [default: host and port of the first target; localhost for a
     /// Unix socket]
     #[arg(long, value_name = "HOST", value_parser = values::host)]
     pub(super) host: Option<String>,
@@ -63,13 +63,13 @@ pub(super) struct AskedFor {
 }
 
 impl AskedFor {
-    /// Whether targets' paths are not used.
+    /// Whether the paths come from a file, and those of the targets are not used.
     pub(super) fn has_own_paths(&self) -> bool {
         self.sessions.is_some() || self.urls.is_some()
     }
 
-    /// The sessions of the file; or such as ask for the paths of a list, or the targets', in a closed loop
-    /// rather more often than at a rate.
+    /// The sessions of the file, or sessions that request the paths of a list or of the targets. In a closed
+    /// loop they have 1000 requests by default, at a rate one.
     pub(super) fn sessions(&self, targets: &[Target], closed: bool) -> Result<SessionLog> {
         if let Some(path) = &self.sessions {
             let bad = |what: String| BadInput(format!("--sessions {}: {what}", path.display()));
@@ -112,7 +112,7 @@ impl AskedFor {
         let urls = urls.map_err(|mistake| BadInput(format!("--urls {}: {mistake}", path.display())))?;
         let requests: Vec<_> = urls.paths().map(|uri| log.request(request(uri))).collect();
         let turns = urls.turns();
-        // Each session goes on where the one before it ends.
+        // Each session continues where the one before it ends.
         for session in 0..sessions_for(turns.len(), calls) {
             let calls = session * calls..(session + 1) * calls;
             self.session(&mut log, calls.map(|turn| requests[turns[turn % turns.len()]]));
@@ -128,15 +128,15 @@ impl AskedFor {
             Some(name) => {
                 let is_host = self.host.is_some() && name.eq_ignore_ascii_case("Host");
                 let both = if is_host { ", or --host" } else { "" };
-                Err(BadInput(format!("--header '{name}: ...' is there twice; allowed: once{both}")))
+                Err(BadInput(format!("--header '{name}: ...' is given twice; allowed: once{both}")))
             }
         }
     }
 
     /// A session of these calls.
     fn session(&self, log: &mut Builder, calls: impl Iterator<Item = u32>) {
-        // A burst's first call goes alone, and the others together: to keep so many in a row, each burst has
-        // one more.
+        // A burst's first call is sent alone, and the others together. To send so many in a row, each burst
+        // has one call more.
         let burst = if self.burst == 1 { 1 } else { self.burst + 1 };
         for (call, number) in calls.zip(1..) {
             log.call_again(call);

@@ -86,12 +86,12 @@ fn errors_name_the_line_of_what_they_are_about() {
         ("={workers}'", "={worker}'", "line 3: servers[0]: {worker} is not in [vary] (is it workers?)"),
         ("'nginx'", "'ngnix'", "line 4: servers[1]: \"ngnix\": \"ngnix\" is no server (is it nginx?)"),
         ("['10'", "[[1]", "line 8: vary.connections: allowed: numbers and words"),
-        ("['10'", "['10', '10'", "line 8: vary.connections: 10 is there twice"),
-        ("\n[[points]]", "\nidle = [1]\n[[points]]", "line 9: vary.idle: no server has {idle}"),
+        ("['10'", "['10', '10'", "line 8: vary.connections: 10 is listed twice"),
+        ("\n[[points]]", "\nidle = [1]\n[[points]]", "line 9: vary.idle: no server uses {idle}"),
         (
             "'4 sessions'",
             "['2x', '4 sessions']",
-            "line 13: points[1]: id: it is of one point, and there are 2",
+            "line 13: points[1]: id: an id names one point, and here are 2",
         ),
         ("'w{workers} = nginx'", "'c{connections} = nginx'", "line 16: points[1]: \"single, 4 sessions\": s"),
         ("single'\nload = '2x'", "specweb99'\nload = '1 people'", "line 11"),
@@ -106,7 +106,7 @@ fn errors_name_the_line_of_what_they_are_about() {
         assert!(said.contains(expected), "{said}");
     }
     let said = error(&GRID.replacen("[[points]]\n", "[[points]]\nid = 'few'\n", 1));
-    assert!(said.contains("id: another point is called \"few\""), "{said}");
+    assert!(said.contains("id: another point has the id \"few\""), "{said}");
     // A command has no file in which a user could look up the line.
     let said = Experiment::of_options(&GRID.replace("'w75'\n", "'w7'\n"));
     assert!(said.unwrap_err().starts_with("server: no server is called \"w7\""));
@@ -141,18 +141,18 @@ fn points_have_cpus_receivers_and_rules() {
     assert!(once.get("receive").is_none());
     for (keys, expected) in [
         ("receive = 'sender'\nboth_cpus = true", "receive: with both_cpus each CPU receives for its own"),
-        ("cpus = 2\nshare = 10", "cpus: 2, and a share is one of a single CPU"),
-        ("rules = 'none'\ngenerator = 'wrk'", "generator: wrk can't have rules"),
+        ("cpus = 2\nshare = 10", "cpus: 2, and a share is a part of one CPU"),
+        ("rules = 'none'\ngenerator = 'wrk'", "generator: wrk does not support rules"),
     ] {
         let said = error(&text(keys));
         assert!(said.contains(expected), "{said}");
     }
     let running = text("receive = 'spread'").replace("'sluice'", "'http://127.0.0.1:80/'");
-    assert!(error(&running).contains("runs already, and stays as it is"));
+    assert!(error(&running).contains("is already running, and the lab cannot change it"));
 }
 
 #[test]
-fn what_a_server_or_a_judge_cannot_tell_is_refused() {
+fn what_a_server_or_confirmatory_rounds_cannot_tell_is_refused() {
     let text = |server: &str, compare: &str| {
         format!(
             "title = 't'\nservers = ['sluice', '{server}']\n[[points]]\nworkload = 'single'\n\
@@ -163,14 +163,14 @@ fn what_a_server_or_a_judge_cannot_tell_is_refused() {
     assert!(Experiment::parse(&text(amped, "accepts/phase")).is_ok());
     assert!(Experiment::parse(&text("nginx", "switches/s")).is_ok());
     let said = error(&text("nginx", "accepts/phase"));
-    assert!(said.contains("accepts/phase is told by the status of sluice, and nginx has none"), "{said}");
+    assert!(said.contains("accepts/phase comes from sluice's status endpoint, and nginx has none"), "{said}");
     let said = error(&text("sluice: replicas=direct", "event waits/s"));
     assert!(said.contains("sluice replicas direct has none"), "{said}");
-    let judge = "\n[judge]\nserver = 'sluice'\nrounds = 6";
-    let said = error(&(text("nginx", "switches/s") + judge));
+    let confirmation = "\n[judge]\nserver = 'sluice'\nrounds = 6";
+    let said = error(&(text("nginx", "switches/s") + confirmation));
     assert!(said.contains("in switches/s neither more nor less is better"), "{said}");
     let by_wrk = text("nginx", "Mbit/s").replace("2x", "64 sessions") + "\ngenerator = 'wrk'";
-    assert!(error(&by_wrk).contains("wrk does not tell Mbit/s"));
+    assert!(error(&by_wrk).contains("wrk does not report Mbit/s"));
     assert!(Experiment::parse(&by_wrk.replace("Mbit/s", "timeouts %")).is_ok());
 }
 
@@ -178,7 +178,7 @@ fn what_a_server_or_a_judge_cannot_tell_is_refused() {
 fn a_comparison_takes_rounds() {
     let said =
         |rounds: &str| Experiment::parse(&SMALL.replace("rounds = 6", rounds)).unwrap().too_few_rounds();
-    assert!(said("rounds = 5").unwrap().starts_with("rounds = 5 is too few to tell"));
+    assert!(said("rounds = 5").unwrap().starts_with("rounds = 5 is too few for any"));
     assert_eq!((said("rounds = 6"), said("")), (None, None));
 }
 
@@ -196,7 +196,7 @@ fn an_application_is_for_servers_that_hand_requests_on() {
         assert_eq!(application, Some("php-fpm: workers=4".parse().unwrap()));
     }
     let said = error(&php("mine = ./s {port}"));
-    assert!(said.contains("hands no requests to an application; allowed with one: sluice"), "{said}");
+    assert!(said.contains("cannot pass requests to an application; allowed with"), "{said}");
     assert!(error(&php("nginx").replace("php-fpm", "php")).contains("allowed: 'php-fpm'"));
 }
 
@@ -252,7 +252,7 @@ fn errors_name_the_place_the_value_and_what_is_allowed() {
     let said = error(&SMALL.replace("rounds", "round"));
     assert!(said.contains("round"), "{said}");
     let said = error(&SMALL.replace("disk = '50 MB/s'", ""));
-    assert!(said.contains("points[1]: memory and disk are given together"), "{said}");
+    assert!(said.contains("points[1]: memory and disk must be set together"), "{said}");
     let said = error(&SMALL.replace("name = 'disk'", "nam = 'disk'"));
     assert!(said.contains("nam"), "{said}");
     let said = error(&SMALL.replace("'four = ", "'nginx = "));
@@ -260,7 +260,7 @@ fn errors_name_the_place_the_value_and_what_is_allowed() {
     let said = error(&format!("clients = ['retry']\n{SMALL}"));
     assert!(said.contains("clients: \"retry\" is not allowed; allowed: options"), "{said}");
     let said = error(&format!("clients = ['--class=a: rate=5']\n{SMALL}"));
-    assert!(said.contains("points[0]: clients: classes have rates of their own"), "{said}");
+    assert!(said.contains("points[0]: clients: each class has its own rate"), "{said}");
     assert!(error("title = 'none'").contains("no points"));
     let said = error(&format!("order = 'abreast'\n{SMALL}"));
     assert!(said.contains("need a share"), "{said}");

@@ -18,12 +18,12 @@ pub(super) struct Drawing {
     pub(super) height: f64,
 }
 
-/// A server's look everywhere: a colour, and a marker for readers who cannot distinguish colours. The A/A
-/// control has the look of the first server, but hollow.
+/// A server's style in all pictures: a colour, and a marker for readers who cannot distinguish colours. The
+/// A/A control has the style of the first server, but hollow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct Style {
     pub(super) number: usize,
-    pub(crate) again: bool,
+    pub(crate) is_control: bool,
 }
 
 /// The number of colours of the page, `s0` and so on.
@@ -32,9 +32,9 @@ const COLOURS: usize = 8;
 /// than colours: pairs of both repeat only after 56 servers.
 const MARKERS: usize = 7;
 
-impl Look {
+impl Style {
     pub(super) fn class(self) -> String {
-        format!("s{}{}", self.number % COLOURS, if self.again { " again" } else { "" })
+        format!("s{}{}", self.number % COLOURS, if self.is_control { " control" } else { "" })
     }
 
     pub(super) fn marker(self) -> String {
@@ -69,14 +69,14 @@ impl Mark {
         Self { marker: "m0".to_owned(), class, transform: format!("translate({} {})", px(x), px(y)) }
     }
 
-    fn new(x: f64, y: f64, look: Look, of: Of) -> Self {
+    fn new(x: f64, y: f64, style: Style, of: Of) -> Self {
         let (what, marker, scale) = match of {
-            Of::One => ("one", look.marker(), " scale(.68)"),
+            Of::One => ("one", style.marker(), " scale(.68)"),
             Of::Uncounted => ("uncounted", "x".to_owned(), ""),
-            Of::Median => ("median", look.marker(), ""),
+            Of::Median => ("median", style.marker(), ""),
         };
         let transform = format!("translate({} {}){scale}", px(x), px(y));
-        Self { marker, class: format!("{what} {}", look.class()), transform }
+        Self { marker, class: format!("{what} {}", style.class()), transform }
     }
 }
 

@@ -1,11 +1,11 @@
-//! A plot with two axes: lines, bands around them and points, with a separate look for each server.
+//! A plot with two axes: lines, bands around them and points, with a separate style for each server.
 
 use std::fmt::Write as _;
 
 use askama::Template;
 
 use super::axis::Axis;
-use super::{Drawing, Look, Mark, Of, WIDTH, px};
+use super::{Drawing, Mark, Of, Style, WIDTH, px};
 
 /// The drawing, with positions in its units.
 #[derive(Debug, Template)]
@@ -85,19 +85,19 @@ impl Plot {
         self.diagonal = self.path([(0.0, 0.0), (end, end * factor)]);
     }
 
-    pub(in crate::report) fn line(&mut self, look: Look, points: impl IntoIterator<Item = (f64, f64)>) {
-        self.lines.push(Shape { class: look.class(), path: self.path(points) });
+    pub(in crate::report) fn line(&mut self, style: Style, points: impl IntoIterator<Item = (f64, f64)>) {
+        self.lines.push(Shape { class: style.class(), path: self.path(points) });
     }
 
     /// A band between two values at each position.
-    pub(in crate::report) fn band(&mut self, look: Look, band: &[(f64, f64, f64)]) {
+    pub(in crate::report) fn band(&mut self, style: Style, band: &[(f64, f64, f64)]) {
         let below = band.iter().map(|(x, low, _)| (*x, *low));
         let above = band.iter().rev().map(|(x, _, high)| (*x, *high));
-        self.bands.push(Shape { class: look.class(), path: self.path(below.chain(above)) + "Z" });
+        self.bands.push(Shape { class: style.class(), path: self.path(below.chain(above)) + "Z" });
     }
 
-    pub(in crate::report) fn point(&mut self, look: Look, (x, y): (f64, f64), of: Of) {
-        self.marks.push(Mark::new(self.x_of(x), self.y_of(y), look, of));
+    pub(in crate::report) fn point(&mut self, style: Style, (x, y): (f64, f64), of: Of) {
+        self.marks.push(Mark::new(self.x_of(x), self.y_of(y), style, of));
     }
 }
 
@@ -105,14 +105,14 @@ impl Plot {
 mod tests {
     use super::*;
 
-    const LOOK: Look = Look { number: 9, again: false };
+    const STYLE: Style = Style { number: 9, is_control: false };
 
     #[test]
     fn values_stand_where_their_axes_have_them() {
         let mut plot = Plot::new("a <b>&\" label", Axis::linear("x", [100.0]), Axis::linear("y", [50.0]));
-        plot.point(LOOK, (100.0, 0.0), Of::Median);
-        plot.line(LOOK, [(0.0, 50.0), (50.0, 25.0)]);
-        plot.band(LOOK, &[(0.0, 0.0, 50.0), (100.0, 0.0, 50.0)]);
+        plot.point(STYLE, (100.0, 0.0), Of::Median);
+        plot.line(STYLE, [(0.0, 50.0), (50.0, 25.0)]);
+        plot.band(STYLE, &[(0.0, 0.0, 50.0), (100.0, 0.0, 50.0)]);
         plot.diagonal(1.0);
         let drawn = plot.to_string();
         for expected in [

@@ -4,7 +4,7 @@
 use askama::Template;
 
 use super::axis::Axis;
-use super::{Drawing, Look, Mark, Of, WIDTH, px};
+use super::{Drawing, Mark, Of, Style, WIDTH, px};
 use crate::statistics::Interval;
 
 /// The drawing, with positions in its units.
@@ -28,8 +28,9 @@ struct Row {
     /// A line of text instead of all else; empty in other rows.
     heading: String,
     name: String,
-    /// The value at its end.
+    /// The value at its end, and the height of its line.
     value: String,
+    value_y: f64,
     y: f64,
     class: String,
     bars: Vec<Bar>,
@@ -52,13 +53,18 @@ const TOP: f64 = 14.0;
 const ROW: f64 = 40.0;
 /// The distance from a name to its marks.
 const BELOW: f64 = 13.0;
-/// The number of letters that leaves room for the value.
+/// The number of letters of a name.
 const LETTERS: usize = 38;
+/// The widths of wide fonts' average letters, of a name and of its value, which is bold.
+const LETTER: f64 = 7.9;
+const BOLD_LETTER: f64 = 8.6;
+/// The distance from a value to a name that does not fit beside it.
+const LINE: f64 = 15.0;
 /// Above a heading, and from a heading to the next name.
 const ABOVE_HEADING: f64 = 6.0;
 const HEADING: f64 = 20.0;
 /// Letters of a heading, which has the whole width.
-const LETTERS_OF_HEADING: usize = 54;
+const LETTERS_OF_HEADING: usize = 46;
 
 /// A name that is no longer than so many letters.
 fn cut(name: &str, letters: usize) -> String {
@@ -66,6 +72,12 @@ fn cut(name: &str, letters: usize) -> String {
         return name.to_owned();
     }
     name.chars().take(letters - 1).chain(['…']).collect()
+}
+
+/// Whether a name fits on the line of its value.
+fn fits_beside(name: &str, value: &str) -> bool {
+    let width = |text: &str, letter: f64| text.chars().count() as f64 * letter;
+    value.is_empty() || width(name, LETTER) + width(value, BOLD_LETTER) < RIGHT - LEFT
 }
 
 impl Rows {
@@ -99,12 +111,15 @@ impl Rows {
     }
 
     fn row(&mut self, name: &str, value: String, class: String) -> Row {
-        let y = self.bottom + BELOW;
-        self.bottom += ROW;
+        let name = cut(name, LETTERS);
+        let line = if fits_beside(&name, &value) { 0.0 } else { LINE };
+        let y = self.bottom + line + BELOW;
+        self.bottom += line + ROW;
         Row {
             heading: String::new(),
-            name: cut(name, LETTERS),
+            name,
             value,
+            value_y: y - BELOW - line,
             y,
             class,
             bars: Vec::new(),
@@ -137,12 +152,12 @@ impl Rows {
     /// A size that others have found, as a bar, and the interval that was measured here.
     pub(in crate::report) fn beside(
         &mut self,
-        (name, look): (&str, Look),
+        (name, style): (&str, Style),
         value: String,
         theirs: Option<[f64; 2]>,
         ours: Option<(f64, Option<Interval>)>,
     ) {
-        self.dots((name, look, ""), value, (&[], &[]), ours);
+        self.dots((name, style, ""), value, (&[], &[]), ours);
         let bar = theirs.map(|[from, to]| {
             let (from, to) = (self.x_of(from), self.x_of(to));
             // A single number is visible as well.
@@ -172,14 +187,14 @@ impl Rows {
     /// Values that count and others that don't, with their median. The class shows the conclusion.
     pub(in crate::report) fn dots(
         &mut self,
-        (name, look, class): (&str, Look, &str),
+        (name, style, class): (&str, Style, &str),
         value: String,
         (counted, uncounted): (&[f64], &[f64]),
         middle: Option<(f64, Option<Interval>)>,
     ) {
-        let mut row = self.row(name, value, format!("{} {class}", look.class()));
+        let mut row = self.row(name, value, format!("{} {class}", style.class()));
         let y = row.y;
-        let mark = |value: f64, of| Mark::new(self.x_of(value), y, look, of);
+        let mark = |value: f64, of| Mark::new(self.x_of(value), y, style, of);
         row.interval = middle
             .and_then(|(_, interval)| interval)
             .map(|interval| (self.x_of(interval.lower), self.x_of(interval.upper)));
@@ -198,10 +213,10 @@ mod tests {
     fn rows_stand_below_each_other() {
         let mut rows = Rows::new("", Axis::linear("", [10.0]));
         rows.bars("a <b>&\"", "7".to_owned(), &[("user".to_owned(), 5.0), ("system".to_owned(), 2.5)]);
-        let look = Look { number: 0, again: true };
+        let style = Style { number: 0, is_control: true };
         let interval = Some(Interval { lower: 0.0, upper: 10.0 });
         rows.dots(
-            (&"long ".repeat(20), look, "more"),
+            (&"long ".repeat(20), style, "more"),
             String::new(),
             (&[5.0], &[10.0]),
             Some((5.0, interval)),
@@ -211,9 +226,9 @@ mod tests {
             "a &#60;b&#62;&#38;&#34;",
             "class=\"bar user\" x=\"20\" y=\"27\" width=\"200\"",
             "class=\"bar system\" x=\"220\" y=\"27\" width=\"100\"",
-            "class=\"interval s0 again more\" x1=\"20\" x2=\"420\" y1=\"73\"",
-            "class=\"one s0 again\" transform=\"translate(220 73) scale(.68)\"",
-            "class=\"uncounted s0 again\" transform=\"translate(420 73)\"",
+            "class=\"interval s0 control more\" x1=\"20\" x2=\"420\" y1=\"73\"",
+            "class=\"one s0 control\" transform=\"translate(220 73) scale(.68)\"",
+            "class=\"uncounted s0 control\" transform=\"translate(420 73)\"",
             "viewBox=\"0 0 440 140\"",
             "long lo…",
         ] {

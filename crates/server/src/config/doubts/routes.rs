@@ -63,9 +63,9 @@ fn unreachable(route: &Route<'_>, by: &Route<'_>) -> String {
     let (own, other) = (&route.rule, &by.rule);
     let place = line(by.item);
     if own.path == other.path && own.ignore_case == other.ignore_case {
-        return format!("no request comes to this route: the one {place} has the same path, and comes first");
+        return format!("no request reaches this route: the one {place} has the same path, and comes first");
     }
-    format!("no request comes to this route: the one {place}, {}, takes all of its paths", shown(other))
+    format!("no request reaches this route: the one {place}, {}, matches all of its paths", shown(other))
 }
 
 /// The paths that a route applies to, as text.
@@ -143,10 +143,10 @@ fn look_for_circles(routes: &[Route<'_>], takers: &Takers, doubts: &mut Doubts) 
             .collect();
         let by = match circle[..] {
             [] => String::new(),
-            [other] => format!(", by way of the one {}", line(routes[other].item)),
+            [other] => format!(", through the one {}", line(routes[other].item)),
             [other, .., last] => {
                 let (other, last) = (line(routes[other].item), line(routes[last].item));
-                format!(", by way of {} others, from the one {other} to the one {last}", circle.len())
+                format!(", through {} others, from the one {other} to the one {last}", circle.len())
             }
         };
         let what =

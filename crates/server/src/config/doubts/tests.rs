@@ -33,19 +33,19 @@ const POOL: &str = "[[pools]]\nname = 'p'\nservers = '127.0.0.1:1'\n";
 #[test]
 fn a_route_that_no_request_comes_to_is_told_with_who_takes_its_paths() {
     for (first, second, expected) in [
-        ("path = '/a/**', status = 404", "path = '/a/b', redirect = '/x'", "line 3, /a/**, takes all"),
+        ("path = '/a/**', status = 404", "path = '/a/b', redirect = '/x'", "line 3, /a/**, matches all"),
         ("path = '/a', status = 404", "path = '/a', status = 403", "line 3 has the same path"),
-        ("status = 404", "path = '/a'", "line 3, any path, takes all"),
+        ("status = 404", "path = '/a'", "line 3, any path, matches all"),
         ("path = '/a/**', fallback = '/404.html'", "path = '/a/x/**', pool = 'p'", "line 3, /a/**,"),
         ("path = '**/*.bak', ignore_case = true, status = 404", "path = '/A.bak'", "line 3, **/*.bak,"),
-        ("pool = 'p'", "path = '/uploads/**/*.php', status = 403", "line 3, any path for .php, takes"),
-        ("pool = 'p'", "path = '/a/*', pool = 'p'", "line 3, any path for .php, takes"),
-        ("path = '/{a,b}', status = 404", "path = '/{b,a}', status = 404", "line 3, /{a,b}, takes"),
+        ("pool = 'p'", "path = '/uploads/**/*.php', status = 403", "line 3, any path for .php, matches"),
+        ("pool = 'p'", "path = '/a/*', pool = 'p'", "line 3, any path for .php, matches"),
+        ("path = '/{a,b}', status = 404", "path = '/{b,a}', status = 404", "line 3, /{a,b}, matches"),
     ] {
         let [told] = &routes(&[&format!("{{ {first} }}"), &format!("{{ {second} }}")])[..] else {
             panic!("{second}: {:?}", routes(&[&format!("{{ {first} }}"), &format!("{{ {second} }}")]));
         };
-        assert!(told.starts_with("4:") && told.contains("no request comes to this route"), "{told}");
+        assert!(told.starts_with("4:") && told.contains("no request reaches this route"), "{told}");
         assert!(told.contains(expected), "{told}");
     }
     for (first, second) in [
@@ -64,8 +64,8 @@ fn a_route_that_no_request_comes_to_is_told_with_who_takes_its_paths() {
     let of_site =
         "[[sites]]\nhosts = 'a'\nroot = 'www'\nphp = '127.0.0.1:1'\n[[sites.routes]]\nstatus = 404\n";
     let told = doubts(&format!("{of_site}[[sites.routes]]\npath = '/x'\n"));
-    assert!(told[0].starts_with("5:7: sites.php = '127.0.0.1:1': no request comes"), "{told:?}");
-    assert!(told[1].starts_with("9:8: sites.routes.path = '/x': no request comes"), "{told:?}");
+    assert!(told[0].starts_with("5:7: sites.php = '127.0.0.1:1': no request reaches"), "{told:?}");
+    assert!(told[1].starts_with("9:8: sites.routes.path = '/x': no request reaches"), "{told:?}");
     assert!(told[1].contains("at line 6, any path,") && told.len() == 2, "{told:?}");
 }
 
@@ -80,7 +80,7 @@ fn a_redirect_that_leads_to_itself_is_told() {
         (&["path = '/a/**', redirect = '/a/b/{rest}.html'"], "leads back to its own route: "),
         (
             &["path = '/a', redirect = '/b'", "path = '/b', redirect = '/a'"],
-            "route, by way of the one at line 4: ",
+            "route, through the one at line 4: ",
         ),
         (
             &[
@@ -88,7 +88,7 @@ fn a_redirect_that_leads_to_itself_is_told() {
                 "path = '/b/**', redirect = '/c{path}'",
                 "path = '/c/**', redirect = '/a/{rest}'",
             ],
-            "route, by way of 2 others, from the one at line 4 to the one at line 5: ",
+            "route, through 2 others, from the one at line 4 to the one at line 5: ",
         ),
     ] {
         let lines: Vec<_> = lines.iter().map(|line| format!("{{ {line} }}")).collect();

@@ -16,7 +16,7 @@ impl SharedFiles {
     pub(super) fn repair_after(&self, writing: &Writing) {
         if writing.owner_died() {
             tracing::warn!(
-                "a worker died while it changed the shared table of open files, which is put in order"
+                "a worker died while it changed the shared table of open files; the table is being repaired"
             );
             self.rebuild(writing);
         }
@@ -25,7 +25,7 @@ impl SharedFiles {
     /// Repairs the table after a process has overwritten parts of it by mistake.
     #[cold]
     pub(super) fn clear_garbage(&self, writing: &Writing) {
-        tracing::error!("there is garbage in the shared table of open files, which is put in order");
+        tracing::error!("the shared table of open files contains garbage; the table is being repaired");
         // The garbage may be in this very number.
         self.sums.used.store(self.slots.len() as u32, Ordering::Relaxed);
         self.rebuild(writing);

@@ -44,6 +44,20 @@ fn our_own_where_there_is_none() {
 }
 
 #[test]
+fn the_usual_file_is_the_page_for_404() {
+    for (own, expected) in [(None, "usual"), (Some("/own.html"), "own")] {
+        let mut site = Site::with(|settings| {
+            fs::write(settings.root.join("404.html"), "usual").unwrap();
+            fs::write(settings.root.join("own.html"), "own").unwrap();
+            settings.error_pages = own.map(|page| (404, page.to_owned())).into_iter().collect();
+        });
+        Site::settle();
+        let reply = site.get("/absent");
+        assert_eq!((reply.status, reply.text()), (404, expected));
+    }
+}
+
+#[test]
 fn errors_that_were_no_request() {
     let mut site = site();
     let stamp = Stamp::new("", 0);

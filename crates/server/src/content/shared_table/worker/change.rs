@@ -98,7 +98,7 @@ impl SharedTable {
         });
         // If the lock cannot be had now, the memory is returned when the last worker has ended.
         if let Ok(Err(error)) = given_back {
-            tracing::warn!("cannot give memory of open files back: {error}");
+            tracing::warn!("cannot free memory of open files: {error}");
         }
     }
 

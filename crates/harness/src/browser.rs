@@ -1,20 +1,21 @@
 //! A browser without a window, as the distribution has it, told what to do over a pair of pipes: messages of
 //! Chromium's protocol for developers' tools, each of which ends with a NUL.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 
-use harness::eventually;
+use crate::eventually;
 
 /// A browser with one page.
-pub(super) struct Browser {
+pub struct Browser {
     child: Child,
     to: File,
     from: BufReader<File>,
@@ -23,8 +24,8 @@ pub(super) struct Browser {
 }
 
 impl Browser {
-    /// One whose files are in that directory.
-    pub(super) fn start(directory: &Path) -> Self {
+    /// Starts one whose files are in that directory.
+    pub fn start(directory: &Path) -> Self {
         let pipes = ["to-browser", "from-browser"].map(|name| directory.join(name));
         for pipe in &pipes {
             mknodat(CWD, pipe, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
@@ -35,7 +36,7 @@ impl Browser {
             .args(&pipes)
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
             .args(["--no-first-run", "--disable-background-networking", "--disable-component-update"])
-            .args(["--disable-sync", "--remote-debugging-pipe", "about:blank"])
+            .args(["--disable-sync", "--hide-scrollbars", "--remote-debugging-pipe", "about:blank"])
             .arg(format!("--user-data-dir={}", directory.join("profile").display()))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -54,15 +55,40 @@ impl Browser {
         browser
     }
 
+    /// From now on the screen is that wide, and the reader prefers a dark page or a light one. A narrow screen is a
+    /// phone's.
+    pub fn screen(&mut self, width: u32, is_dark: bool) {
+        let is_phone = width < 600;
+        let metrics = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": is_phone });
+        self.call("Emulation.setDeviceMetricsOverride", &metrics);
+        let scheme = if is_dark { "dark" } else { "light" };
+        let feature = json!({ "name": "prefers-color-scheme", "value": scheme });
+        self.call("Emulation.setEmulatedMedia", &json!({ "features": [feature] }));
+    }
+
+    /// Writes a picture of the page, from top to bottom but at most 20,000 pixels, as PNG.
+    pub fn picture(&mut self, path: &Path) {
+        let size = self.call("Page.getLayoutMetrics", &json!({}))["cssContentSize"].clone();
+        let clip = json!({
+            "x": 0, "y": 0, "scale": 1, "width": size["width"],
+            "height": size["height"].as_f64().unwrap_or_default().min(20_000.0),
+        });
+        let asked = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
+        let taken = self.call("Page.captureScreenshot", &asked);
+        let encoded = taken["data"].as_str().unwrap_or_else(|| panic!("no picture: {taken}"));
+        let picture = BASE64_STANDARD.decode(encoded).expect("base64");
+        fs::write(path, picture).expect("a file");
+    }
+
     /// Has the page go there.
-    pub(super) fn open(&mut self, url: &str) {
+    pub fn open(&mut self, url: &str) {
         let gone = self.call("Page.navigate", &json!({ "url": url }));
         assert_eq!(gone.get("errorText"), None, "{url}: {gone}");
         self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'");
     }
 
     /// The value of an expression in the page, which may be a promise; `None` if the page goes meanwhile.
-    pub(super) fn try_evaluate(&mut self, expression: &str) -> Option<Value> {
+    pub fn try_evaluate(&mut self, expression: &str) -> Option<Value> {
         let asked = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
         let said = self.call("Runtime.evaluate", &asked);
         said.get("exceptionDetails").is_none().then(|| said["result"]["value"].clone())
@@ -70,18 +96,18 @@ impl Browser {
 
     /// The same, of a page that stays.
     #[track_caller]
-    pub(super) fn evaluate(&mut self, expression: &str) -> Value {
+    pub fn evaluate(&mut self, expression: &str) -> Value {
         self.try_evaluate(expression).unwrap_or_else(|| panic!("an exception in {expression}"))
     }
 
     /// Waits until an expression is true.
     #[track_caller]
-    pub(super) fn wait_for(&mut self, expression: &str) {
+    pub fn wait_for(&mut self, expression: &str) {
         eventually(expression, || self.try_evaluate(expression) == Some(Value::Bool(true)));
     }
 
     /// Chooses a file in an input of the page.
-    pub(super) fn choose_file(&mut self, selector: &str, file: &Path) {
+    pub fn choose_file(&mut self, selector: &str, file: &Path) {
         let asked = json!({ "expression": format!("document.querySelector('{selector}')") });
         let input = self.call("Runtime.evaluate", &asked)["result"]["objectId"].clone();
         self.call("DOM.setFileInputFiles", &json!({ "files": [file], "objectId": input }));

@@ -15,9 +15,9 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::analysis::series::Found;
+use crate::analysis::series::{Series, Taken};
 use crate::description::quantity::{Better, Quantity};
-use crate::judging::series::Found;
-use crate::judging::series::{Series, Taken};
 use crate::statistics::{FEWEST_ROUNDS, Interval, LEVEL, Ratio, bootstrap, chance, holm};
 
 /// The result of comparing one server with the first at one point.
@@ -111,8 +111,8 @@ pub(super) fn doubt(verdict: &Verdict) -> Option<String> {
 }
 
 /// The reason if the clients were short of CPU.
-const CLIENTS_WERE_SHORT: &str = "clients had no CPU left to ask for more, so that a server may be able to \
-    do more than it did; compare CPU us/reply";
+const CLIENTS_WERE_SHORT: &str = "clients had no CPU left to send more, so a server may be faster than \
+    measured; compare CPU us/reply";
 
 /// The start of the reason if a difference is not significant.
 const AMONG: &str = "among";
@@ -121,12 +121,11 @@ const AMONG: &str = "among";
 pub(super) const WITHIN: &str = "the interval is not beyond the margin";
 
 /// The reason if some round has no ratio.
-const NO_RATIO: &str = "one of them has none of it, or it is not known, in some round, so that there is no \
-    ratio";
+const NO_RATIO: &str = "in some round one of the two values is zero or unknown, so that there is no ratio";
 
 fn at_point(found: &Found, margin: f64, doubts: Doubts<'_>) -> Vec<Verdict> {
     let Some(first) = found.series.first() else { return Vec::new() };
-    let others = || found.series[1..].iter().filter(|other| !other.server.is_again_of(&first.server));
+    let others = || found.series[1..].iter().filter(|other| !other.server.is_control_of(&first.server));
     let mut all = Vec::new();
     for &quantity in &found.point.compare {
         let against_first = against_first(found, first, quantity, margin);
@@ -187,7 +186,7 @@ fn by_figures(ratio: Option<&Ratio>, margin: f64) -> Says {
         Some(ratio) if ratio.is_below_one(margin) => Says::Less,
         Some(ratio) if ratio.is_above_one(margin) => Says::More,
         Some(Ratio { interval: Some(_), .. }) => Says::CannotTell(WITHIN.to_owned()),
-        _ => Says::CannotTell(format!("fewer than {FEWEST_ROUNDS} rounds say nothing")),
+        _ => Says::CannotTell(format!("fewer than {FEWEST_ROUNDS} rounds cannot show a difference")),
     }
 }
 
@@ -207,13 +206,11 @@ pub(super) fn against_first(
         return Some(format!("{name} rests on trials that are not valid"));
     }
     // Without the A/A control there is nothing to check.
-    let again = found.series.iter().find(|series| series.server.is_again_of(&first.server))?;
-    if !again.counts() {
-        return Some(format!(
-            "{name}, measured again, rests on trials that are missing, failed or not valid"
-        ));
+    let control = found.series.iter().find(|series| series.server.is_control_of(&first.server))?;
+    if !control.counts() {
+        return Some(format!("{name}, measured again, has trials that are missing, failed or not valid"));
     }
-    match again.ratio(first, quantity.of) {
+    match control.ratio(first, quantity.of) {
         Some(ratio) if ratio.is_off(margin) => {
             Some(format!("{name}, measured twice, differs from itself: {ratio:.3}"))
         }
@@ -314,8 +311,8 @@ impl fmt::Display for Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::holding;
     use crate::description::experiment::Experiment;
-    use crate::judging::holding;
     use crate::record::outcome::Outcome;
     use crate::tests::{in_doubt, series};
 
@@ -332,7 +329,7 @@ mod tests {
         );
         let point = Experiment::parse(&text).unwrap().points.remove(0);
         let found = [Found { point, series, missing: 0 }];
-        holding::judge(&found, &[], &[], 0.02, &|_, _, _| None).0
+        holding::evaluate(&found, &[], &[], 0.02, &|_, _, _| None).0
     }
 
     fn said(series: Vec<Series>) -> Vec<String> {
@@ -370,7 +367,7 @@ mod tests {
         for (first, other) in [(0.0, 0.0), (0.0, 5.0), (5.0, 0.0)] {
             let all = by("drops/s", vec![drops("sped", first), drops("other", other)]);
             let said = all[0].to_string();
-            assert!(said.ends_with("in some round, so that there is no ratio"), "{said}");
+            assert!(said.ends_with("is zero or unknown, so that there is no ratio"), "{said}");
         }
     }
 
@@ -414,7 +411,8 @@ mod tests {
 
     #[test]
     fn where_one_thing_differs_from_itself_nothing_is_said() {
-        let all = |again: f64| vec![around("sped", 100.0), around("slow", 50.0), around("sped again", again)];
+        let all =
+            |control: f64| vec![around("sped", 100.0), around("slow", 50.0), around("sped again", control)];
         let told = said(all(95.0));
         assert!(told[0].contains("measured twice, differs from itself: 0.950"), "{told:?}");
         // A difference within the margin does not count here, either.
@@ -430,7 +428,7 @@ mod tests {
         let jumps = |name: &str, _: &str, of: Quantity| {
             (name == "slow" && of.name == "replies/s").then(|| "two states: 40 and 60".to_owned())
         };
-        let all = holding::judge(&[Found { point, series, missing: 0 }], &[], &[], 0.02, &jumps).0;
+        let all = holding::evaluate(&[Found { point, series, missing: 0 }], &[], &[], 0.02, &jumps).0;
         let told: Vec<String> = all.iter().map(ToString::to_string).collect();
         assert!(told[0].starts_with("cannot tell slow from sped in replies/s"), "{told:?}");
         assert!(told[0].ends_with(": two states: 40 and 60"), "{told:?}");
@@ -446,7 +444,7 @@ mod tests {
             taken.outcome.clients_were_short.push("the generator's CPU 1 was saturated".to_owned());
         }
         let bound = said(vec![around("sped", 100.0), short]);
-        assert!(bound[0].contains("clients had no CPU left to ask for more"), "{bound:?}");
+        assert!(bound[0].contains("clients had no CPU left to send more"), "{bound:?}");
         let mut bad = around("slow", 50.0);
         if let Some(Some(taken)) = bad.rounds.last_mut() {
             taken.outcome.failed.push("unfairness: 30%".to_owned());

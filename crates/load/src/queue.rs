@@ -1,7 +1,7 @@
-//! Sessions that have arrived and wait in line for one of the connections that a thread keeps.
+//! The queue of sessions that have arrived and wait for one of the connections that a thread keeps.
 //!
-//! Who waits longer than clients wait for a connection gives up. So a server that is slower than its load
-//! makes a line as long as clients' patience, not an endless one.
+//! A session gives up at the timeout for a connection. So if a server is slower than its load, no session
+//! stays in the queue for longer than that, and the queue is not endless.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ pub(crate) struct Arrival {
 
 /// In order of intended arrival.
 #[derive(Debug, Default)]
-pub(crate) struct Line(VecDeque<Arrival>);
+pub(crate) struct Queue(VecDeque<Arrival>);
 
 impl Arrival {
     /// Its first call ends like this before it ever had a connection, and the session with it.
@@ -40,7 +40,7 @@ impl Arrival {
     }
 }
 
-impl Line {
+impl Queue {
     pub(crate) fn join(&mut self, arrival: Arrival) {
         self.0.push_back(arrival);
     }
@@ -55,8 +55,8 @@ impl Line {
     }
 
     /// Who has waited longest, if that is for so long already.
-    pub(crate) fn next_to_give_up(&mut self, patience: Nanos, now: Nanos) -> Option<Arrival> {
-        self.0.pop_front_if(|arrival| arrival.came + patience <= now)
+    pub(crate) fn next_to_give_up(&mut self, timeout: Nanos, now: Nanos) -> Option<Arrival> {
+        self.0.pop_front_if(|arrival| arrival.came + timeout <= now)
     }
 
     /// How many wait, and since when the first of them was due.
@@ -81,15 +81,15 @@ mod tests {
 
     #[test]
     fn first_come_first_served() {
-        let mut line = Line::default();
+        let mut queue = Queue::default();
         for number in 0..4 {
             let due = u64::from(number) * 10;
-            line.join(Arrival { number, intended: due, came: due + 5 });
+            queue.join(Arrival { number, intended: due, came: due + 5 });
         }
-        assert_eq!((line.since(), line.due_before(20), line.due_before(21)), (Some(5), 2, 3));
-        let mut left = || line.next_to_give_up(100, 115).map(|arrival| arrival.number);
+        assert_eq!((queue.since(), queue.due_before(20), queue.due_before(21)), (Some(5), 2, 3));
+        let mut left = || queue.next_to_give_up(100, 115).map(|arrival| arrival.number);
         assert_eq!([left(), left(), left()], [Some(0), Some(1), None]);
-        assert_eq!(line.next().map(|arrival| arrival.number), Some(2));
-        assert!(line.next().is_some() && line.is_empty() && line.next().is_none());
+        assert_eq!(queue.next().map(|arrival| arrival.number), Some(2));
+        assert!(queue.next().is_some() && queue.is_empty() && queue.next().is_none());
     }
 }

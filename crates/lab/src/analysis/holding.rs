@@ -13,11 +13,11 @@
 
 use serde::Serialize;
 
+use crate::analysis::series::{Found, Series};
+use crate::analysis::verdict::{self, Doubts, Says, Verdict, WITHIN};
 use crate::description::finding::{Finding, Is, Of, Relation, Size, Term};
 use crate::description::load::Load;
 use crate::description::quantity::Quantity;
-use crate::judging::series::{Found, Series};
-use crate::judging::verdict::{self, Doubts, Says, Verdict, WITHIN};
 use crate::statistics::{FEWEST_ROUNDS, Ratio, chance, chance_inside, chance_outside, median};
 
 /// The result of checking a finding.
@@ -47,30 +47,30 @@ impl Holding {
 }
 
 /// The verdicts of all points, for each of their quantities, and the result for each finding. With each
-/// result comes the ratio of the left term to the right one, if it was measured. `judged` are points of
+/// result comes the ratio of the left term to the right one, if it was measured. `confirming` are points of
 /// confirmatory rounds, to which findings do not apply.
-pub fn judge(
+pub fn evaluate(
     found: &[Found],
-    judged: &[Found],
+    confirming: &[Found],
     findings: &[Finding],
     margin: f64,
     doubts: Doubts<'_>,
 ) -> (Vec<Verdict>, Vec<(Option<Ratio>, Holding)>) {
-    let mut verdicts = verdict::by_figures_alone(found.iter().chain(judged), margin, doubts);
-    let looks: Vec<Look<'_>> =
-        findings.iter().map(|finding| Look::at(finding, found, &verdicts, margin, doubts)).collect();
-    let chances: Vec<Vec<f64>> = looks.iter().map(|look| look.chances(margin)).collect();
+    let mut verdicts = verdict::by_figures_alone(found.iter().chain(confirming), margin, doubts);
+    let all: Vec<Evidence<'_>> =
+        findings.iter().map(|finding| Evidence::of(finding, found, &verdicts, margin, doubts)).collect();
+    let chances: Vec<Vec<f64>> = all.iter().map(|evidence| evidence.chances(margin)).collect();
     let others: Vec<f64> = chances.iter().flatten().copied().collect();
     let family = verdict::correct(&mut verdicts, &others);
     let mut are_beyond = family.others.iter().copied();
-    let of_look = |(look, chances): (Look<'_>, &Vec<f64>)| {
+    let holding = |(evidence, chances): (Evidence<'_>, &Vec<f64>)| {
         let tests: Vec<Test> = chances
             .iter()
             .map(|chance| Test { is_beyond: are_beyond.next() == Some(true), why: family.why(*chance) })
             .collect();
-        (look.ratio, look.says(&tests, &verdicts, margin))
+        (evidence.ratio, evidence.says(&tests, &verdicts, margin))
     };
-    let holdings = looks.into_iter().zip(&chances).map(of_look).collect();
+    let holdings = all.into_iter().zip(&chances).map(holding).collect();
     (verdicts, holdings)
 }
 
@@ -87,7 +87,7 @@ struct Test {
 
 /// A finding's measurements, before any correction for chance.
 #[derive(Debug)]
-struct Look<'a> {
+struct Evidence<'a> {
     finding: &'a Finding,
     /// The ratio of the left term to the right one.
     ratio: Option<Ratio>,
@@ -98,8 +98,8 @@ struct Look<'a> {
     verdict: Option<(usize, bool)>,
 }
 
-impl<'a> Look<'a> {
-    fn at(
+impl<'a> Evidence<'a> {
+    fn of(
         finding: &'a Finding,
         found: &[Found],
         verdicts: &[Verdict],
@@ -126,7 +126,7 @@ impl<'a> Look<'a> {
             (None, None) if ratios.is_empty() => Err("not measured".to_owned()),
             (None, None) => Err(NO_RATIO.to_owned()),
             (None, Some(Ratio { interval: None, .. })) => {
-                Err(format!("fewer than {FEWEST_ROUNDS} rounds say nothing"))
+                Err(format!("fewer than {FEWEST_ROUNDS} rounds cannot show a difference"))
             }
             _ if relation.is == Is::Less => Ok(ratios.iter().map(|ratio| 1.0 / ratio).collect()),
             _ => Ok(ratios),
@@ -240,7 +240,7 @@ fn equality(quotients: &[f64], ratio: &Ratio, band: Size, test: Option<&Test>) -
         Some(Test { is_beyond: false, why }) => Holding::CannotTell(why.clone()),
         _ if is_inside => Holding::Holds,
         _ if is_outside(ratio, band) => Holding::Contradicted,
-        _ => Holding::CannotTell("the interval is neither inside the band nor outside".to_owned()),
+        _ => Holding::CannotTell("the interval is neither inside nor outside the band".to_owned()),
     }
 }
 
@@ -369,18 +369,18 @@ mod tests {
     }
 
     /// The results of findings, given what servers did at 0.5x, 1x and 2x.
-    fn judged(findings: &[&str], at: [Vec<Series>; 3]) -> (Vec<Verdict>, Vec<(Option<Ratio>, Holding)>) {
+    fn evaluated(findings: &[&str], at: [Vec<Series>; 3]) -> (Vec<Verdict>, Vec<(Option<Ratio>, Holding)>) {
         let table = |text: &&str| format!("[[findings]]\npaper = 'p'\nsays = 's'\nexpect = {text}\n");
         let text = EXPERIMENT.to_owned() + &findings.iter().map(table).collect::<String>();
         let experiment = Experiment::parse(&text).unwrap();
         let points = experiment.points.iter().cloned().zip(at);
         let found: Vec<Found> = points.map(|(point, series)| Found { point, series, missing: 0 }).collect();
-        judge(&found, &[], &experiment.findings, 0.02, &|_, _, _| None)
+        evaluate(&found, &[], &experiment.findings, 0.02, &|_, _, _| None)
     }
 
     /// The results of findings at 2x.
     fn words(findings: &[&str], series: Vec<Series>) -> Vec<&'static str> {
-        let (_, holdings) = judged(findings, [Vec::new(), Vec::new(), series]);
+        let (_, holdings) = evaluated(findings, [Vec::new(), Vec::new(), series]);
         holdings.iter().map(|(_, says)| says.word()).collect()
     }
 
@@ -410,7 +410,7 @@ mod tests {
         // 1.
         let wide = [0.99, 1.06, 1.04, 1.05, 1.01, 1.06, 1.05, 1.0, 1.06, 1.05].map(|ratio| 100.0 * ratio);
         let all = vec![series("first", &[100.0; 10]), series("a", &wide)];
-        let (_, holdings) = judged(&[&sized], [Vec::new(), Vec::new(), all]);
+        let (_, holdings) = evaluated(&[&sized], [Vec::new(), Vec::new(), all]);
         assert_eq!(why(&holdings[0].1), format!("{WITHIN}; the size is another"));
     }
 
@@ -420,7 +420,7 @@ mod tests {
         let equal = "'a = first in replies/s at single, 2x'\nwithin = 0.05";
         let pair = "'a > b in replies/s at single, 2x'\nsize = 1.25";
         let said = |all: Vec<Series>| {
-            let (_, holdings) = judged(&[sized, equal, pair], [Vec::new(), Vec::new(), all]);
+            let (_, holdings) = evaluated(&[sized, equal, pair], [Vec::new(), Vec::new(), all]);
             holdings.into_iter().map(|(_, says)| why(&says).to_owned()).collect::<Vec<_>>()
         };
         let all = |a| vec![around("first", 100.0), a, around("b", 100.0), around("c", 100.0)];
@@ -439,7 +439,7 @@ mod tests {
         assert_eq!(said(vec![around("first", 100.0)]), ["not measured"; 3]);
         let five = |name| series(name, &[100.0; 5]);
         let few = said(vec![five("first"), five("a"), five("b")]);
-        assert_eq!(few, ["fewer than 6 rounds say nothing"; 3]);
+        assert_eq!(few, ["fewer than 6 rounds cannot show a difference"; 3]);
     }
 
     #[test]
@@ -451,7 +451,7 @@ mod tests {
         let found = [Found { point, series, missing: 0 }];
         let doubts =
             |server: &str, _: &str, _: Quantity| (server == "a").then(|| "a is not stationary".to_owned());
-        let (_, holdings) = judge(&found, &[], &experiment.findings, 0.02, &doubts);
+        let (_, holdings) = evaluate(&found, &[], &experiment.findings, 0.02, &doubts);
         assert_eq!(why(&holdings[0].1), "a is not stationary");
     }
 
@@ -469,12 +469,12 @@ mod tests {
         // More verdicts, or more findings on other pairs, make both uncertain.
         let at = || [vec![hundred("first"), other("a", 100.0), other("b", 100.0), other("c", 100.0)], all()];
         let [elsewhere, here] = at();
-        let (verdicts, holdings) = judged(&[FIRST], [elsewhere, Vec::new(), here]);
+        let (verdicts, holdings) = evaluated(&[FIRST], [elsewhere, Vec::new(), here]);
         let on_pair = verdicts.iter().find(|of| of.server == "a" && of.point == "single, 2x").unwrap();
         assert!(on_pair.to_string().contains("among 5 comparisons"), "{on_pair}");
         assert!(why(&holdings[0].1).contains("among 5 comparisons"), "{holdings:?}");
         let pair = "'a > b in replies/s at single, 2x'";
-        let (verdicts, holdings) = judged(&[FIRST, pair, pair, pair], [Vec::new(), Vec::new(), all()]);
+        let (verdicts, holdings) = evaluated(&[FIRST, pair, pair, pair], [Vec::new(), Vec::new(), all()]);
         assert!(verdicts[0].to_string().contains("among 5 comparisons"), "{}", verdicts[0]);
         assert!(holdings.iter().all(|(_, says)| why(says).contains("among 5 comparisons")), "{holdings:?}");
     }
@@ -500,7 +500,7 @@ mod tests {
     fn a_relation_may_go_across_points() {
         let ours = |findings: &[&str]| {
             let at = |a: f64, b: f64| vec![around("first", 100.0), around("a", a), around("b", b)];
-            let (_, holdings) = judged(findings, [at(50.0, 51.0), at(100.0, 89.0), at(95.0, 63.0)]);
+            let (_, holdings) = evaluated(findings, [at(50.0, 51.0), at(100.0, 89.0), at(95.0, 63.0)]);
             let told = |(ratio, says): &(Option<Ratio>, Holding)| {
                 (format!("{:.2}", ratio.unwrap().median), says.word())
             };
@@ -583,7 +583,7 @@ mod tests {
             let claims = names.map(claim);
             let backwards = names.map(|name| format!("'first > {name} in replies/s at single, 2x'"));
             let findings: Vec<&str> = claims.iter().chain(&backwards).map(String::as_str).collect();
-            let (verdicts, holdings) = judged(&findings, [Vec::new(), Vec::new(), all]);
+            let (verdicts, holdings) = evaluated(&findings, [Vec::new(), Vec::new(), all]);
             for (at, (_, says)) in holdings.iter().enumerate() {
                 let verdict = &verdicts[at % 3];
                 let claimed = if at < 3 { Says::More } else { Says::Less };

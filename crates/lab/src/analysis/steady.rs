@@ -9,9 +9,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::analysis::series::{Found, Series, Taken};
 use crate::description::lengths::Lengths;
 use crate::description::quantity::Quantity;
-use crate::judging::series::{Found, Series, Taken};
 use crate::record::outcome::Outcome;
 use crate::statistics::{Ratio, median, two_states};
 
@@ -98,8 +98,8 @@ impl Settling {
     pub fn against(&self, server: &str, lengths: Lengths) -> Option<String> {
         let change = self.change(lengths)?;
         Some(format!(
-            "{server} is not stationary: after {} s it answers {change:.2} times as much as in the time \
-             that trials are measured in ({} runs); give it a longer warm_up",
+            "{server} is not stationary: after {} s its rate is {change:.2} times the rate in the measured \
+            time of trials ({} runs); set a longer warm_up",
             self.runs.first()?.len(),
             self.runs.len(),
         ))
@@ -129,9 +129,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::analysis::series::Taken;
     use crate::description::experiment::Experiment;
     use crate::description::quantity::COST;
-    use crate::judging::series::Taken;
     use crate::record::outcome::Slice;
     use crate::tests::in_rounds;
     use crate::tests::outcome;
@@ -206,7 +206,7 @@ mod tests {
         // The warm-up covers that change.
         assert_eq!(settling(&[1]), (false, None));
         let (is_open, said) = settling(&[19]);
-        assert!(is_open && said.unwrap().contains("answers 2.00 times"));
+        assert!(is_open && said.unwrap().contains("its rate is 2.00 times"));
         let (is_open, said) = settling(&[19, 18, 17]);
         assert!(!is_open && said.unwrap().contains("(3 runs)"));
         // A change that does not recur is the machine's.

@@ -82,12 +82,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Ok(mut file) => file.write_all(text.as_bytes()),
     };
     written.with_context(|| format!("cannot write {}", output.display()))?;
-    let mut said = String::new();
-    for line in found.lines() {
-        said += &format!("found    {line}\n");
-    }
+    let said: Vec<String> = found.lines().into_iter().map(|line| format!("found    {line}\n")).collect();
     let (config, address) = (output.display(), found.address());
-    said += &format!("wrote    {config}\nserve    sluice serve --config {config}\nopen     {address}\n");
-    print(&said)?;
+    let next = format!("wrote    {config}\nserve    sluice serve --config {config}\nopen     {address}\n");
+    print(&(said.concat() + &next))?;
     Ok(())
 }

@@ -3,8 +3,8 @@
 //! - The real `sluice`, started in its own directory: [`server`]. Its files: [`site`]. Where cargo has
 //!   built it: [`built`]. A program file that is replaced: [`program`].
 //! - The variants of the server that each test runs for: [`variant`].
-//! - Clients: a [`browser`]. [`client`] shares no code with the server and checks every reply. [`held`] has tens of
-//!   thousands of connections. [`passes`] sends requests while everything ends that can end.
+//! - Clients: a [`browser`]. [`client`] shares no code with the server and checks every reply. [`held`] has
+//!   tens of thousands of connections. [`passes`] sends requests while everything ends that can end.
 //! - Applications behind the server: [`fpm`], [`scripted`], [`guest`], [`conveyed`].
 //! - The environment: a directory in memory ([`scratch`]), network namespaces ([`namespace`]), a disk
 //!   that is easily full ([`small_disk`]), a [`terminal`], and which process has which connection

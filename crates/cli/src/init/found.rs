@@ -32,6 +32,7 @@ pub(super) struct Fpm {
 
 /// What was found. Paths are absolute.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact, independent of the others")]
 pub(super) struct Found {
     /// The directory to serve.
     pub(super) root: PathBuf,
@@ -139,8 +140,8 @@ fn fpm(machine: &Path) -> Option<Fpm> {
     let pools = configured.flat_map(files_of).filter(|path| path.extension().is_some_and(|of| of == "conf"));
     let mut running: Vec<Fpm> = pools.filter_map(|path| pool(&path, machine)).collect();
     running.pop().or_else(|| {
-        let all = SOCKETS.iter().flat_map(|place| files(&machine.join(place)));
-        let socket = all.filter(|path| is_socket(path)).last()?;
+        let mut all = SOCKETS.iter().flat_map(|place| files(&machine.join(place)));
+        let socket = all.rfind(|path| is_socket(path))?;
         let within = socket.strip_prefix(machine).ok()?;
         Some(Fpm { address: format!("unix:/{}", within.display()), children: None })
     })
@@ -164,7 +165,7 @@ fn pool(path: &Path, machine: &Path) -> Option<Fpm> {
             let (name, value) = line.split_once('=')?;
             (name.trim() == key).then(|| value.trim().trim_matches('"').to_owned())
         };
-        text.lines().filter(|line| !line.trim_start().starts_with(';')).filter_map(of).last()
+        text.lines().filter(|line| !line.trim_start().starts_with(';')).filter_map(of).next_back()
     };
     let listen = setting("listen")?;
     let address = match listen.strip_prefix('/') {

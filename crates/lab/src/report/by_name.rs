@@ -16,6 +16,9 @@ use crate::unique::unique;
 /// A figure's title, the label of its names, and the names.
 type Told<'a> = (&'a str, &'a str, &'a [String]);
 
+/// A column of a table: its heading, and a figure of calls that have the same name.
+type Column<T> = (&'static str, fn(&T) -> f64);
+
 /// A figure with a marker for each server above each name. A name without a value has no marker.
 fn side_by_side(
     group: &Group<'_>,
@@ -45,7 +48,7 @@ fn side_by_side(
 /// A table with a row for each server and name.
 fn table<T>(
     (found, heading, names): (&Found, &str, &[String]),
-    columns: &[(&str, fn(&T) -> f64)],
+    columns: &[Column<T>],
     median: impl Fn(&Series, &str, fn(&T) -> f64) -> Option<f64>,
 ) -> Table {
     let headings = ["server", heading].into_iter().chain(columns.iter().map(|(heading, _)| *heading));
@@ -77,7 +80,7 @@ pub(super) fn by_size(group: &Group<'_>, found: &Found) -> Vec<Figure> {
         statistics::median(same.map(value))
     };
     let timeouts = |of: &OfSize| of.timeouts / of.calls * 100.0;
-    let columns: [(&str, fn(&OfSize) -> f64); 5] = [
+    let columns: [Column<OfSize>; 5] = [
         ("calls", |of| of.calls),
         ("mean ms", |of| of.reply_time_ms_mean),
         ("p99 ms", |of| of.reply_time_ms_p99),
@@ -116,7 +119,7 @@ pub(super) fn by_class(group: &Group<'_>, found: &Found) -> Option<Figure> {
         statistics::median(same.map(value))
     };
     let answered = |of: &Party| of.replies_2xx_per_s / of.calls_per_s * 100.0;
-    let columns: [(&str, fn(&Party) -> f64); 4] = [
+    let columns: [Column<Party>; 4] = [
         ("calls/s", |of| of.calls_per_s),
         ("2xx/s", |of| of.replies_2xx_per_s),
         ("answered %", answered),

@@ -2,7 +2,7 @@
 
 use super::figure::{Figure, Table};
 use super::group::Group;
-use super::sample::{cell, counts, digits};
+use super::sample::{counts, digits};
 use super::svg::Of;
 use super::svg::axis::Axis;
 use super::svg::plot::Plot;

@@ -55,8 +55,8 @@ impl Browser {
         browser
     }
 
-    /// From now on the screen is that wide, and the reader prefers a dark page or a light one. A narrow screen
-    /// is a phone's.
+    /// From now on the screen is that wide, and the reader prefers a dark page or a light one. A narrow
+    /// screen is a phone's.
     pub fn screen(&mut self, width: u32, is_dark: bool) {
         let is_phone = width < 600;
         let metrics = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": is_phone });

@@ -29,10 +29,10 @@ pub struct Call {
     pub connection: u32,
     /// The client's port on that connection, to join this record with the server's own; 0 when it had none.
     pub client_port: u16,
-    /// When it should have been issued: a session's first call when the session was due to arrive (also when
-    /// the generator was late, or it queued for a connection); where a log's times are kept, a
-    /// burst's first call at its time, or when the reply before it had come, if that was later; every other
-    /// call when it was in fact issued, because it depends on a reply.
+    /// When it should have been issued. For a session's first call this is when the session was due to
+    /// arrive, even if the generator was late or the call queued for a connection. For a burst's first call,
+    /// with a log's times, it is the later of the log's time and the end of the reply before. Every other
+    /// call depends on a reply: for it, this is when it was issued.
     pub intended: Nanos,
     /// When it was issued: its connection started, or, on an open connection, its turn to be sent came.
     pub issued: Nanos,

@@ -117,9 +117,8 @@ pub enum Load {
         schedule: Schedule,
         /// No more after so many; `None`: until the run ends.
         count: Option<u64>,
-        /// So many connections are kept, and go from one session to the next: who finds none that is free
-        /// waits in a queue. `None`, or where there are several classes: each session has connections of its
-        /// own.
+        /// How many connections are kept and go from one session to the next. A session that finds none free
+        /// waits in a queue. `None`, or with several classes: each session opens its connections.
         kept: Option<u32>,
     },
     /// So many at a time, the next one when one ends: closed.

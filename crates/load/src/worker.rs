@@ -3,8 +3,8 @@
 //! A turn of its loop: the sessions whose time has come arrive; events are gathered, without waiting while an
 //! arrival is overdue; sessions whose sockets are ready go on; timers are looked at.
 //!
-//! When the run's duration is over, all threads go on as before, so that the server's load stays what it was,
-//! until the last call that one of them issued in that time is over: no later than its client's timeout.
+//! When the run's duration is over, all threads go on as before, so that the server's load stays the same.
+//! They end when the last call that was issued in that time is over, no later than its client's timeout.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -365,7 +365,7 @@ impl<'a> Worker<'a> {
         self.sessions.len() as u32 - 1
     }
 
-    /// Lets a session do something, and sees to what it waits for then.
+    /// Lets a session do something, and then registers what it waits for.
     fn with(&mut self, slot: u32, work: impl FnOnce(&mut Session, &mut Kit<'a>)) {
         let session = &mut self.sessions[slot as usize];
         self.kit.slot = slot;

@@ -176,7 +176,7 @@ fn began(running: &Running) -> (u64, u64) {
 /// More calls than any of the runs here issues.
 const CALLS: u32 = 10_000;
 
-/// Plays single requests, each for a path of its own.
+/// Plays single requests, each for its own path.
 fn play(server: SocketAddr, rate: f64, warm_up: Duration, duration: Duration, timeout: Duration) -> Played {
     let mut log = Builder::new();
     for call in 0..CALLS {

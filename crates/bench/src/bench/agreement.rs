@@ -1,9 +1,9 @@
 //! Does `sluicelab load` measure what the real httperf measures? Both play the same session files at the same
 //! rate against the same servers, in turn, and their reports (of one format) are laid side by side.
 //!
-//! Rates are far below httperf's own limits. One server is nginx, which sends at a limited rate so that times
-//! are long enough to be compared in a report of one decimal; the other is the [`scripted`] one, with known
-//! delays, of which some are longer than the clients' timeout.
+//! Rates are far below httperf's own limits. One server is nginx, which sends at a limited rate: so times are
+//! long enough for reports of one decimal. The other is the [`scripted`] one with known delays, of which some
+//! are longer than the clients' timeout.
 
 use std::fs;
 use std::net::SocketAddr;

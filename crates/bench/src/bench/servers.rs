@@ -29,9 +29,9 @@ pub(crate) struct Environment<'a> {
     pub(crate) wrapper: &'a [String],
 }
 
-/// What a server is set to besides what the lab does, unless told otherwise: ours with timeouts as long
-/// as the lab gives its peers; and nginx without a master, whose one worker does the same work, as tools like
-/// valgrind follow one process more easily.
+/// Settings in addition to those of the lab. Ours has timeouts as long as the lab gives its peers. nginx has
+/// no master process: tools like valgrind follow one process more easily, and its one worker does the same
+/// work.
 fn usual(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Sluice => &[

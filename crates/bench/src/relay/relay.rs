@@ -1,8 +1,8 @@
 //! The relay: an event loop between clients and applications, edge-triggered, in one thread.
 //!
-//! A client that has asked gets an application that is free, or queues. By the streams and by shared
-//! memory the application then fills, and the relay empties, as far as the client takes it; by pass-fd the
-//! client is the application's until it says that it is done.
+//! A client that has asked gets a free application, or queues. With the streams and with shared memory, the
+//! application fills, and the relay empties as far as the client takes it. With pass-fd the application
+//! sends to the client itself, until it says that it is done.
 
 use std::collections::VecDeque;
 use std::mem;

@@ -95,8 +95,8 @@ pub(super) fn carry_out(text: &str, directory: &Path, options: &means::Where) ->
     carry_out_as(text, directory, options, &resuming(directory, options))
 }
 
-/// The same for another command than `run`. `go_on` is what follows the program's name in the command that
-/// resumes.
+/// Measures an experiment for a command other than `run`. `go_on` is what follows the program's name in the
+/// command that resumes.
 pub(super) fn carry_out_as(text: &str, directory: &Path, options: &means::Where, go_on: &str) -> Result<()> {
     let means = options.means()?;
     carry(&run::check(text, directory, &means)?, directory, options, go_on)

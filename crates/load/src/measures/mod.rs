@@ -14,9 +14,10 @@
 //!
 //! Each thread owns a [`Recorder`], into which nothing is allocated while the run goes on;
 //! [`Measures::merge`] makes one of all. Two times are kept of each reply: from when its call was *issued*,
-//! and *corrected*, from when it should have been. Only a session's first call can be late, or queue
-//! (with a log's times, a burst's): those after it depend on a reply, so they have no time of their own at
-//! which they should have been issued (`HdrHistogram`'s issue 148 has the argument).
+//! and *corrected*, from when it should have been. The two differ only for a session's first call, which
+//! can be late or queue. With a log's times they also differ for a burst's first call. Every other call
+//! follows a reply, so nothing says when it should have been issued (`HdrHistogram`'s issue 148 has the
+//! argument).
 
 mod asked;
 mod calls;

@@ -20,7 +20,7 @@ pub struct Pressure {
     pub seconds: u64,
     /// Seconds in which a thread ran, or waited for its core, all the time.
     pub saturated: u64,
-    /// Those of them in which it ran all the time, whoever else wanted its core.
+    /// The saturated seconds in which the thread ran all the time, so no other program took its core.
     pub ran_throughout: u64,
     /// All the time that was sampled, whole seconds or not.
     pub time: Nanos,

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
 const CROWD: usize = 30;
 
 /// How long one who behaves waits for its reply.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 const BIG: usize = 4 << 20;
 
@@ -64,7 +64,7 @@ fn held_by(variant: &Variant, first: &'static str, dribble: &'static str) {
     for round in 0..4 {
         let mut client = server.connect();
         client.ask("GET", "/hello.txt", &[("Connection", "close")]);
-        match client.try_reply_within(PATIENCE) {
+        match client.try_reply_within(TIMEOUT) {
             Ok(reply) => assert_eq!(reply.text(), HELLO),
             Err(broken) => panic!("round {round}: {broken:?}"),
         }

@@ -16,7 +16,7 @@ use harness::held::{Held, is_told_to_hold};
 use harness::server::{Server, Setup};
 use harness::site::{HELLO, LARGE, pattern};
 use harness::variant::{Test, Variant, tests};
-use harness::{PATIENCE, Random, eventually, sleep_ms};
+use harness::{Random, TIMEOUT, eventually, sleep_ms};
 use socket2::SockRef;
 
 const TESTS: &[Test] = tests![
@@ -466,6 +466,6 @@ fn resets_at_once(variant: &Variant) {
             }
             client.reset();
         }
-        assert!(began.elapsed() < 4 * PATIENCE, "connecting hangs");
+        assert!(began.elapsed() < 4 * TIMEOUT, "connecting hangs");
     });
 }

@@ -291,7 +291,7 @@ fn systemd_hears_of_reloads(variant: &Variant) {
     let setup = Setup::new(variant);
     let (fault, path) = (setup.directory().join("fault"), setup.directory().join("notify"));
     let socket = UnixDatagram::bind(&path).expect("a socket");
-    socket.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
+    socket.set_read_timeout(Some(harness::TIMEOUT)).expect("a timeout");
     let hear = || {
         let mut text = [0; 1024];
         let length = socket.recv(&mut text).expect("a message");

@@ -17,7 +17,7 @@ use harness::program::{from_a_file, replace, sluice};
 use harness::server::{Server, Setup, children, parse_address, state};
 use harness::site::{HELLO, LARGE, large, pattern};
 use harness::variant::{Test, Variant, tests};
-use harness::{PATIENCE, eventually, free_address, sleep_ms};
+use harness::{TIMEOUT, eventually, free_address, sleep_ms};
 use rustix::process::{Pid, Signal, kill_process};
 
 const TESTS: &[Test] = tests![
@@ -401,7 +401,7 @@ fn a_listener_handed_over_serves_a_successor(variant: &Variant) {
         // Whoever comes to the one is served, be it by the next.
         let newcomers = thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("somebody listens");
+                let stream = TcpStream::connect_timeout(&address, TIMEOUT).expect("somebody listens");
                 let mut client = Client::over(stream);
                 client.ask("GET", "/hello.txt", &[("Connection", "close")]);
                 assert_eq!(client.reply().text(), HELLO);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use socket2::{Domain, SockRef, Socket, Type};
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 
 /// A connection to a server, and the bytes that have arrived on it but have not been read as a reply yet.
 pub struct Client {
@@ -42,7 +42,7 @@ pub enum Broken {
     CutShort(usize),
     /// The connection was reset.
     Reset,
-    /// Nothing arrived for [`PATIENCE`].
+    /// Nothing arrived for [`TIMEOUT`].
     Silent,
     /// The reply breaks the rules of HTTP.
     Malformed(String),
@@ -51,7 +51,7 @@ pub enum Broken {
 impl Client {
     /// Connects to an address.
     pub fn connect(address: SocketAddr) -> Self {
-        Self::over(TcpStream::connect_timeout(&address, PATIENCE).expect("the server takes connections"))
+        Self::over(TcpStream::connect_timeout(&address, TIMEOUT).expect("the server takes connections"))
     }
 
     /// A connection that accepts at most a few kilobytes that the test does not read.
@@ -68,15 +68,15 @@ impl Client {
     pub fn connect_with_room(address: SocketAddr, bytes: usize) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
         socket.set_recv_buffer_size(bytes)?;
-        socket.connect_timeout(&address.into(), PATIENCE)?;
+        socket.connect_timeout(&address.into(), TIMEOUT)?;
         Ok(Self::over(socket.into()))
     }
 
     /// Uses an existing connection.
     pub fn over(stream: TcpStream) -> Self {
         stream.set_nodelay(true).expect("an option of TCP");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+        stream.set_write_timeout(Some(TIMEOUT)).expect("a timeout");
         Self { stream, buffer: Vec::new(), takes_chunks: false, asked: SystemTime::now() }
     }
 
@@ -240,7 +240,7 @@ impl Client {
     pub fn try_reply_within(&mut self, time: Duration) -> Result<Reply, Broken> {
         self.stream.set_read_timeout(Some(time)).expect("a timeout");
         let reply = self.try_reply();
-        self.stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        self.stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         reply
     }
 

@@ -16,7 +16,7 @@ use std::thread;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 
 /// A request, and what came with it.
 pub struct Asked {
@@ -345,8 +345,8 @@ pub fn write(client: &mut TcpStream, mut bytes: &[u8]) -> bool {
         match client.write(bytes) {
             Ok(sent) => bytes = &bytes[sent..],
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let patience = PATIENCE.try_into().expect("it is not long");
-                poll(&mut [PollFd::new(client, PollFlags::OUT)], Some(&patience)).expect("a descriptor");
+                let timeout = TIMEOUT.try_into().expect("it is not long");
+                poll(&mut [PollFd::new(client, PollFlags::OUT)], Some(&timeout)).expect("a descriptor");
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return false,

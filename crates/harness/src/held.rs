@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 use crate::client::Client;
 use crate::variant::raise_descriptor_limit;
 
@@ -89,7 +89,7 @@ fn hold(mut arguments: impl Iterator<Item = String>) {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
         socket.set_linger(Some(Duration::ZERO)).expect("an option of sockets");
         socket.bind(&SockAddr::from(from)).expect("an address");
-        socket.connect_timeout(&address.into(), PATIENCE).expect("the server takes connections");
+        socket.connect_timeout(&address.into(), TIMEOUT).expect("the server takes connections");
         Client::over(socket.into())
     };
     let mut clients: Vec<Client> = (0..each).map(|_| connect()).collect();

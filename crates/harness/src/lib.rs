@@ -54,14 +54,14 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 /// How long something may take that should happen at once. It is long enough for a busy machine, and ends
 /// a test that hangs.
-pub const PATIENCE: Duration = Duration::from_secs(15);
+pub const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Waits until `happened`, and panics with `what` if it never does.
 #[track_caller]
 pub fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
     let began = Instant::now();
     while !happened() {
-        assert!(began.elapsed() < PATIENCE, "still not so after {PATIENCE:?}: {what}");
+        assert!(began.elapsed() < TIMEOUT, "still not so after {TIMEOUT:?}: {what}");
         thread::sleep(Duration::from_millis(10));
     }
 }

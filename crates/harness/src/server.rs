@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::client::{Client, Reply, request};
 use crate::variant::Variant;
-use crate::{PATIENCE, conveyed, eventually, scratch, site, sleep_ms};
+use crate::{TIMEOUT, conveyed, eventually, scratch, site, sleep_ms};
 
 /// A server before its start.
 pub struct Setup {
@@ -294,7 +294,7 @@ impl Server {
     pub fn exit_code(&mut self) -> Option<i32> {
         let began = Instant::now();
         while !self.has_ended() {
-            assert!(began.elapsed() < PATIENCE, "the server has not ended after {PATIENCE:?}");
+            assert!(began.elapsed() < TIMEOUT, "the server has not ended after {TIMEOUT:?}");
             thread::sleep(Duration::from_millis(5));
         }
         self.ended.and_then(|status| status.code())
@@ -320,13 +320,13 @@ impl Server {
 
     /// A page of the status endpoint: status code, and text.
     pub fn status_page(&self, path: &str) -> (u16, String) {
-        self.try_status_page(path, PATIENCE).expect("an endpoint that answers")
+        self.try_status_page(path, TIMEOUT).expect("an endpoint that answers")
     }
 
     /// A page of the status endpoint, for a server that may be stopped.
-    fn try_status_page(&self, path: &str, patience: Duration) -> io::Result<(u16, String)> {
+    fn try_status_page(&self, path: &str, timeout: Duration) -> io::Result<(u16, String)> {
         let mut stream = UnixStream::connect(self.directory.path().join("status"))?;
-        stream.set_read_timeout(Some(patience))?;
+        stream.set_read_timeout(Some(timeout))?;
         stream.write_all(request("GET", path, &[("Connection", "close")]).as_bytes())?;
         let mut reply = String::new();
         stream.read_to_string(&mut reply)?;
@@ -535,7 +535,7 @@ impl Lines {
             if let Some(line) = said.0.iter().find(|line| like(line)) {
                 return Some(line.clone());
             }
-            let left = PATIENCE.checked_sub(began.elapsed())?;
+            let left = TIMEOUT.checked_sub(began.elapsed())?;
             if said.1 {
                 return None;
             }

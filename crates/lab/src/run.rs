@@ -556,7 +556,7 @@ impl Workshop<'_> {
         let setting = &Setting { order: Order::Sequential, ..setting.clone() };
         let (load, seed) = (setting.load, u64::from(self.experiment.seed));
         let block = Block { setting, load, files, servers: &[spec], seed, directory: &directory, purpose };
-        self.site.run(block)?.pop().context("a run without an outcome")
+        self.site.run(block, self.progress)?.pop().context("a run without an outcome")
     }
 
     fn measure(&self, plan: &Plan, files: &[Prepared], journal: &mut Journal) -> Result<()> {
@@ -575,7 +575,8 @@ impl Workshop<'_> {
             let directory = self.directory.join(TRIALS).join(name);
             let (files, setting) = (&files[at], &point.setting);
             let purpose = Purpose::Measuring;
-            self.site.run(Block { setting, load, files, servers, seed, directory: &directory, purpose })
+            let block = Block { setting, load, files, servers, seed, directory: &directory, purpose };
+            self.site.run(block, self.progress)
         })
     }
 }

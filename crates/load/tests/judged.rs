@@ -82,7 +82,7 @@ fn read_request(mut client: TcpStream) -> Option<Asked> {
 
 /// Answers each request so long after it has read it, however many there are. Until `quiet`, if that comes:
 /// no replies from then on.
-fn patient_server(delay: Duration, quiet: Option<Instant>) -> (SocketAddr, Judge) {
+fn delaying_server(delay: Duration, quiet: Option<Instant>) -> (SocketAddr, Judge) {
     let (listener, address) = listen(1024);
     let judge = Judge::default();
     let (to_answer, answers): (Sender<(Instant, Asked)>, Receiver<_>) = mpsc::channel();
@@ -272,7 +272,7 @@ const MS: Duration = Duration::from_millis(1);
 
 #[test]
 fn a_slow_server_answers_as_many_as_a_fast_one() {
-    let (server, judge) = patient_server(1500 * MS, None);
+    let (server, judge) = delaying_server(1500 * MS, None);
     // The first reply comes after the warm-up: fewer calls end in the measured time than are issued in it.
     let played = play(server, 200.0, 1000 * MS, 3500 * MS, 5000 * MS);
     played.is_judged("slow", &judge);
@@ -302,7 +302,7 @@ fn overload_is_counted_alike_at_each_accept_limit() {
 /// could.
 #[test]
 fn a_stall_at_the_end_is_seen() {
-    let (server, judge) = patient_server(Duration::ZERO, Some(Instant::now() + 2000 * MS));
+    let (server, judge) = delaying_server(Duration::ZERO, Some(Instant::now() + 2000 * MS));
     let played = play(server, 200.0, Duration::ZERO, 4000 * MS, 1000 * MS);
     played.is_judged("stalled", &judge);
     let cohort = &played.measures.cohort;

@@ -15,10 +15,10 @@ use crate::access_log::AccessLogs;
 use crate::buffers::{self, Buffers, Surplus};
 use crate::common::Common;
 use crate::config::{Coalesce, Sends, Settings};
-use crate::content::{Answer, Content, Lookup, Named, Patience, Pin, Prefetched, SiteNumber};
+use crate::content::{Answer, Content, Lookup, MayBlock, Named, Pin, Prefetched, SiteNumber};
 use crate::counters::Counters;
 use crate::error_log;
-use crate::gateway::{Desk, Gateway, Lendable, SERVER, Tools};
+use crate::gateway::{Gateway, Lendable, PoolHandle, SERVER, Tools};
 use crate::listeners::Listener;
 use crate::proxies::Proxies;
 use crate::sends::BlockingSends;
@@ -67,7 +67,7 @@ pub struct Service {
     /// Whether events report that a client has hung up, whatever the worker waits for.
     pub hears_hang_ups: bool,
     /// Whether this worker waits for the disk itself.
-    pub patience: Patience,
+    pub may_block: MayBlock,
     /// If it does not: how long one of its clients waits for the disk at a time.
     pub disk_timeout_ticks: u32,
     /// Whether this worker reports the contents of the open-file table. If several workers share one, only
@@ -138,7 +138,7 @@ impl Service {
         counters: &'static Counters,
         logs: AccessLogs,
         common: Option<Common>,
-        desk: Desk,
+        pool_handle: PoolHandle,
     ) -> io::Result<Self> {
         let clock = Clock::now();
         let limits = settings.limits();
@@ -146,7 +146,7 @@ impl Service {
             content.roots().for_each(|root| common.own(root));
         }
         Ok(Self {
-            gateway: Gateway::new(settings, common.clone(), desk),
+            gateway: Gateway::new(settings, common.clone(), pool_handle),
             content,
             tells_of_table: common.as_ref().is_none_or(|common| common.place == 0),
             common,
@@ -164,7 +164,7 @@ impl Service {
             sends_block: settings.send == Sends::Blocking,
             sends: None,
             awaits_input: false,
-            patience: Patience::Unlimited,
+            may_block: MayBlock::Always,
             hears_hang_ups: false,
             disk_timeout_ticks: http1::Timeouts::ticks(settings.amped.disk_timeout.as_millis() as u64),
             tickets: 0,
@@ -278,7 +278,7 @@ impl Service {
     #[inline]
     pub fn answer(&mut self, head: &Head<'_>, looked: Option<&Prefetched>) -> Answer {
         let sheet = self.sheet();
-        self.content.answer(head, (looked, self.patience), self.clock.ms, sheet, &self.stamp)
+        self.content.answer(head, (looked, self.may_block), self.clock.ms, sheet, &self.stamp)
     }
 
     /// A number that is unique in this worker.
@@ -315,7 +315,7 @@ impl Service {
         looked: Option<&Prefetched>,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let sheet = self.sheet();
-        self.content.error(error, terms, (looked, self.patience), self.clock.ms, sheet, &self.stamp)
+        self.content.error(error, terms, (looked, self.may_block), self.clock.ms, sheet, &self.stamp)
     }
 
     /// Answers a request with what an application has named. `looked` is what has been looked up for it.
@@ -329,7 +329,7 @@ impl Service {
         named: &Named,
         looked: Option<&Prefetched>,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
-        let (sheet, asking) = (self.sheet(), (looked, self.patience));
+        let (sheet, asking) = (self.sheet(), (looked, self.may_block));
         let (content, now_ms, stamp) = (&mut self.content, self.clock.ms, &self.stamp);
         match named {
             Named::File(file) => content.answer_with_file(file, head, asking, now_ms, sheet, stamp),

@@ -121,7 +121,7 @@ fn count(mechanism: Events, root: &Path, log: Option<&Path>) {
                 counters,
                 access_logs,
                 None,
-                Queues::new(&settings, 1, 0, &mut Lines::default()).unwrap().desk(0),
+                Queues::new(&settings, 1, 0, &mut Lines::default()).unwrap().pool_handle(0),
             )
             .unwrap();
             let share = Share { serving: vec![Arc::new(listener)], retiring: Vec::new() };

@@ -18,7 +18,7 @@ use http1::{Connection, Ended, Limits, Segment, Sheet, Stamp, Step, Tick};
 use libtest_mimic::{Arguments, Trial};
 use server::common::Common;
 use server::config::{Settings, SiteSettings};
-use server::content::{Content, Patience, Resolvers, SharedFiles};
+use server::content::{Content, MayBlock, Resolvers, SharedFiles};
 use sys::descriptors::{Claim, Ledger};
 use sys::process;
 use sys::shared::Shared;
@@ -42,7 +42,7 @@ const HOT: usize = 6;
 const FILES: usize = 60;
 const ROOM: u32 = 16;
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 sys::shareable! {
     /// What is said between the processes.
@@ -170,9 +170,9 @@ fn ask(content: &mut Content, file: usize) -> Vec<u8> {
     let Step::Request(head) = step else { panic!("{request:?} is no request") };
     let unix_secs = sys::clock::realtime_secs();
     let now_ms = sys::clock::monotonic_ms();
-    let asking = (None, Patience::Unlimited);
+    let asking = (None, MayBlock::Always);
     let plan = content.answer(&head, asking, now_ms, Sheet::default(), &Stamp::new("", unix_secs));
-    connection.respond(&limits, Tick(0), plan.expect("who is patient is answered"));
+    connection.respond(&limits, Tick(0), plan.expect("a caller that may block is answered"));
     let mut bytes = Vec::new();
     for segment in connection.output() {
         match segment {
@@ -226,7 +226,7 @@ fn await_end(worker: u32) -> process::Ended {
 fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
     let began = Instant::now();
     while !happened() {
-        assert!(began.elapsed() < PATIENCE, "still not so after {PATIENCE:?}: {what}");
+        assert!(began.elapsed() < TIMEOUT, "still not so after {TIMEOUT:?}: {what}");
         thread::sleep(Duration::from_micros(100));
     }
 }

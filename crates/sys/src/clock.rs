@@ -61,7 +61,7 @@ pub fn realtime() -> (u64, u16) {
 /// A time span as the kernel's type, timespec(3type).
 #[inline]
 pub(crate) const fn timespec(time: Duration) -> libc::timespec {
-    libc::timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: time.subsec_nanos() as libc::c_long }
+    libc::timespec { tv_sec: time.as_secs() as _, tv_nsec: time.subsec_nanos() as _ }
 }
 
 /// A clock that is set before 1970 reads as 1970.

@@ -44,7 +44,7 @@ mod tests {
     use crate::shared::{Region, Shared};
 
     /// Longer than anything here takes.
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const TIMEOUT: Duration = Duration::from_secs(20);
     const NONE: Duration = Duration::ZERO;
 
     fn mutex() -> &'static Mutex {
@@ -59,7 +59,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..20_000 {
-                        let held = mutex.lock(PATIENCE).unwrap();
+                        let held = mutex.lock(TIMEOUT).unwrap();
                         sum.store(sum.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                         assert!(!held.owner_died());
                     }
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn several_are_given_back_in_any_order() {
         let mutexes: &'static [Mutex] = Region::<Mutex>::new(3).unwrap().leak();
-        let [a, b, c] = [0, 1, 2].map(|at| mutexes[at].lock(PATIENCE).unwrap());
+        let [a, b, c] = [0, 1, 2].map(|at| mutexes[at].lock(TIMEOUT).unwrap());
         assert!(thread::spawn(|| mutexes.iter().all(|mutex| mutex.lock(NONE).is_none())).join().unwrap());
         drop(b);
         drop(a);
@@ -84,11 +84,11 @@ mod tests {
     #[test]
     fn a_thread_that_ends_with_a_lock_has_died_with_it() {
         let mutex: &'static Mutex = mutex();
-        thread::spawn(|| std::mem::forget(mutex.lock(PATIENCE).unwrap())).join().unwrap();
+        thread::spawn(|| std::mem::forget(mutex.lock(TIMEOUT).unwrap())).join().unwrap();
         let held = mutex.lock(NONE).unwrap();
         assert!(held.owner_died());
         drop(held);
-        assert!(!mutex.lock(PATIENCE).unwrap().owner_died());
+        assert!(!mutex.lock(TIMEOUT).unwrap().owner_died());
     }
 
     /// The owner may have been stopped. The waiting thread gives up in the end, and a later attempt gets
@@ -98,10 +98,10 @@ mod tests {
         let (mutex, lock) = (mutex(), lock(2));
         let (held, writing) = (mutex.lock(NONE), lock.write(NONE));
         thread::spawn(move || {
-            let patience = Duration::from_millis(5);
-            assert!(mutex.lock(patience).is_none());
-            assert!(matches!(lock.read(0, patience), Err(Unread::Busy)));
-            assert!(lock.write(patience).is_none());
+            let timeout = Duration::from_millis(5);
+            assert!(mutex.lock(timeout).is_none());
+            assert!(matches!(lock.read(0, timeout), Err(Unread::Busy)));
+            assert!(lock.write(timeout).is_none());
         })
         .join()
         .unwrap();
@@ -121,7 +121,7 @@ mod tests {
             let _ = futex::wait(&mutex.word, futex::Flags::empty(), word, None);
         });
         thread::sleep(Duration::from_millis(20));
-        let waiter = thread::spawn(move || drop(mutex.lock(PATIENCE).unwrap()));
+        let waiter = thread::spawn(move || drop(mutex.lock(TIMEOUT).unwrap()));
         thread::sleep(Duration::from_millis(20));
         drop(held);
         drop(mutex.lock(NONE));
@@ -166,13 +166,13 @@ mod tests {
     #[test]
     fn readers_read_at_once_and_exclude_writers() {
         let lock = lock(2);
-        let (first, second) = (lock.read(0, PATIENCE).unwrap(), lock.read(1, PATIENCE).unwrap());
+        let (first, second) = (lock.read(0, TIMEOUT).unwrap(), lock.read(1, TIMEOUT).unwrap());
         assert!(lock.write(Duration::from_millis(5)).is_none());
         drop(first);
         assert!(lock.write(Duration::from_millis(5)).is_none());
         let (done, is_done) = mpsc::channel();
         let writer = thread::spawn(move || {
-            let writing = lock.write(PATIENCE).unwrap();
+            let writing = lock.write(TIMEOUT).unwrap();
             done.send(()).unwrap();
             thread::sleep(Duration::from_millis(20));
             drop(writing);
@@ -181,15 +181,15 @@ mod tests {
         drop(second);
         is_done.recv().unwrap();
         // After the writer.
-        drop(lock.read(0, PATIENCE).unwrap());
+        drop(lock.read(0, TIMEOUT).unwrap());
         writer.join().unwrap();
     }
 
     #[test]
     fn what_a_reader_left_is_cleared() {
         let lock = lock(2);
-        std::mem::forget(lock.read(1, PATIENCE).unwrap());
-        let writer = thread::spawn(move || drop(lock.write(PATIENCE).unwrap()));
+        std::mem::forget(lock.read(1, TIMEOUT).unwrap());
+        let writer = thread::spawn(move || drop(lock.write(TIMEOUT).unwrap()));
         thread::sleep(Duration::from_millis(10));
         assert!(!writer.is_finished());
         lock.clear(1);
@@ -199,25 +199,25 @@ mod tests {
     #[test]
     fn a_reader_behind_a_dead_writer_repairs() {
         let lock = lock(2);
-        thread::spawn(move || std::mem::forget(lock.write(PATIENCE).unwrap())).join().unwrap();
-        let Err(Unread::Repair(writing)) = lock.read(0, PATIENCE) else { panic!("nobody has repaired it") };
+        thread::spawn(move || std::mem::forget(lock.write(TIMEOUT).unwrap())).join().unwrap();
+        let Err(Unread::Repair(writing)) = lock.read(0, TIMEOUT) else { panic!("nobody has repaired it") };
         assert!(writing.owner_died());
         drop(writing);
-        assert!(lock.read(0, PATIENCE).is_ok() && !lock.write(PATIENCE).unwrap().owner_died());
+        assert!(lock.read(0, TIMEOUT).is_ok() && !lock.write(TIMEOUT).unwrap().owner_died());
     }
 
     #[test]
     fn who_gives_up_waiting_leaves_the_repair_to_the_next() {
         let lock = lock(2);
-        let reading = lock.read(1, PATIENCE).unwrap();
+        let reading = lock.read(1, TIMEOUT).unwrap();
         let dying = thread::spawn(move || {
-            std::mem::forget(lock.announce_writing(lock.writer.mutex.lock(PATIENCE).unwrap()));
+            std::mem::forget(lock.announce_writing(lock.writer.mutex.lock(TIMEOUT).unwrap()));
         });
         dying.join().unwrap();
         assert!(lock.write(Duration::from_millis(5)).is_none());
         drop(reading);
-        assert!(lock.read(0, PATIENCE).is_err_and(|unread| matches!(unread, Unread::Repair(_))));
-        assert!(lock.read(0, PATIENCE).is_ok());
+        assert!(lock.read(0, TIMEOUT).is_err_and(|unread| matches!(unread, Unread::Repair(_))));
+        assert!(lock.read(0, TIMEOUT).is_ok());
     }
 
     #[test]
@@ -229,12 +229,12 @@ mod tests {
                 scope.spawn(move || {
                     for round in 0..5_000 {
                         if round % 50 == 0 {
-                            let _writing = lock.write(PATIENCE).unwrap();
+                            let _writing = lock.write(TIMEOUT).unwrap();
                             for number in numbers {
                                 number.store(number.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                             }
                         }
-                        let _reading = lock.read(place, PATIENCE).unwrap();
+                        let _reading = lock.read(place, TIMEOUT).unwrap();
                         assert_eq!(numbers[0].load(Ordering::Relaxed), numbers[1].load(Ordering::Relaxed));
                     }
                 });

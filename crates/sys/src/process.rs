@@ -31,12 +31,24 @@ pub fn yield_cpu() {
 /// time slice (`SCHED_BATCH`; sched(7)). A thread that was started with another policy keeps that policy.
 /// If a filter of system calls forbids the change, nothing changes.
 pub fn break_nobody_off() {
-    // SAFETY: it takes only a number; 0 is the calling thread.
-    if unsafe { libc::sched_getscheduler(0) } == libc::SCHED_OTHER {
-        let parameter = libc::sched_param { sched_priority: 0 };
-        // SAFETY: 0 is the calling thread, and the parameter lives through the call.
-        unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameter) };
+    if scheduling_policy() == libc::SCHED_OTHER {
+        let _ = set_scheduling_policy(libc::SCHED_BATCH, 0);
     }
+}
+
+/// The calling thread's scheduling policy, or -1. It asks the kernel itself, as musl's functions for policies
+/// always fail (`sched_setscheduler(2)`).
+fn scheduling_policy() -> libc::c_int {
+    // SAFETY: it takes only a number; 0 is the calling thread.
+    unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) as libc::c_int }
+}
+
+fn set_scheduling_policy(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
+    // SAFETY: 0 is the calling thread. The kernel's structure has one member, the priority, which lives
+    // through the call.
+    check(unsafe {
+        libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) as libc::c_int
+    })
 }
 
 /// How many descriptors the process may have open (`RLIMIT_NOFILE`, getrlimit(2)); `u64::MAX` if there is
@@ -106,10 +118,7 @@ pub fn set_timer_slack_ns(slack_ns: u32) -> io::Result<()> {
 ///
 /// This requires `CAP_SYS_NICE`, or an `RLIMIT_RTPRIO` above 0.
 pub fn run_in_real_time() -> io::Result<()> {
-    let parameter = libc::sched_param { sched_priority: 1 };
-    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: 0 is the calling thread, and the parameter lives through the call.
-    check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) })
+    set_scheduling_policy(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1)
 }
 
 /// The kernel's id of the calling thread. gettid(2).

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use forking::{PATIENCE, await_end};
+use forking::{TIMEOUT, await_end};
 use sys::descriptors::{Claim, Kept, Ledger, grow_table};
 use sys::lock::{Mutex, Reader, ReadersWriter, Unread, Writer};
 use sys::process::{self, Ended, fork, fork_sharing_descriptors};
@@ -44,7 +44,7 @@ fn kill(child: u32) {
 fn await_word(word: &AtomicU32, value: u32) {
     let began = Instant::now();
     while word.load(Ordering::Acquire) != value {
-        assert!(began.elapsed() < PATIENCE, "{} instead of {value}", word.load(Ordering::Acquire));
+        assert!(began.elapsed() < TIMEOUT, "{} instead of {value}", word.load(Ordering::Acquire));
         std::thread::sleep(Duration::from_micros(200));
     }
 }
@@ -115,7 +115,7 @@ fn a_child_has_an_id_and_threads_of_its_own() {
             // Threads, and what the C library knows of the first one.
             let sum: u32 = (0..4).map(|n| std::thread::spawn(move || n).join().unwrap()).sum();
             let mutex: &'static Mutex = Shared::<Mutex>::new().unwrap().leak();
-            let held = mutex.lock(PATIENCE).unwrap();
+            let held = mutex.lock(TIMEOUT).unwrap();
             let is_excluded = std::thread::spawn(|| mutex.lock(Duration::ZERO).is_none()).join().unwrap();
             drop(held);
             // SAFETY: takes no arguments, and no memory.
@@ -144,14 +144,14 @@ fn who_waits_for_a_killed_owner_is_woken() {
         let mutex: &'static Mutex = Shared::<Mutex>::new().unwrap().leak();
         let (held, told) = (word(), word());
         let owner = fork(Box::new(move || {
-            let _held = mutex.lock(PATIENCE).unwrap();
+            let _held = mutex.lock(TIMEOUT).unwrap();
             held.store(1, Ordering::Release);
             sleep_for_ever()
         }));
         await_word(held, 1);
         let waiter = fork(Box::new(move || {
             told.store(1, Ordering::Release);
-            let held = mutex.lock(PATIENCE).unwrap();
+            let held = mutex.lock(TIMEOUT).unwrap();
             told.store(if held.owner_died() { 3 } else { 2 }, Ordering::Release);
             0
         }));
@@ -172,7 +172,7 @@ fn owners_are_killed_at_any_moment() {
     let numbers: &'static [AtomicU64] = Region::new(2).unwrap().leak();
     let stop = word();
     let work = move || {
-        let held = (mutexes[0].lock(PATIENCE).unwrap(), mutexes[1].lock(PATIENCE).unwrap());
+        let held = (mutexes[0].lock(TIMEOUT).unwrap(), mutexes[1].lock(TIMEOUT).unwrap());
         if held.1.owner_died() {
             numbers[1].store(numbers[0].load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -218,7 +218,7 @@ fn readers_and_writers_are_killed_at_any_moment() {
     };
     let work = move |place, write| {
         if write {
-            let writing = lock.write(PATIENCE).unwrap();
+            let writing = lock.write(TIMEOUT).unwrap();
             if writing.owner_died() {
                 repair();
             }
@@ -227,7 +227,7 @@ fn readers_and_writers_are_killed_at_any_moment() {
             }
         }
         let _reading = loop {
-            match lock.read(place, PATIENCE) {
+            match lock.read(place, TIMEOUT) {
                 Ok(reading) => break reading,
                 Err(Unread::Repair(_writing)) => repair(),
                 Err(Unread::Busy) => panic!("nobody is stopped"),
@@ -278,7 +278,7 @@ fn accepted_by_a_child(ledger: Ledger, recorded: bool) -> (TcpStream, RawFd) {
     client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     let began = Instant::now();
     while accepted.load(Ordering::Acquire) == 0 {
-        assert!(began.elapsed() < PATIENCE);
+        assert!(began.elapsed() < TIMEOUT);
     }
     kill(child.unwrap());
     (client, accepted.load(Ordering::Acquire) as RawFd)
@@ -367,7 +367,7 @@ fn what_is_kept_outlives_who_opened_it() {
     });
     let began = Instant::now();
     while kept.load(Ordering::Acquire) == 0 {
-        assert!(began.elapsed() < PATIENCE);
+        assert!(began.elapsed() < TIMEOUT);
     }
     kill(child.unwrap());
     let kept = Kept::of(kept.load(Ordering::Acquire)).unwrap();

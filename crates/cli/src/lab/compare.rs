@@ -44,23 +44,31 @@ use super::{means, run};
     Under '2x' each server has 30% of a CPU (root only), because clients with one CPU cannot overload a \
     whole one. The figures compare servers; they are not those of a whole CPU.\n\n\
     Exit codes: 0 compared, whatever was found; 1 a server was not compared (it did not start, or did not \
-    serve its files), or a failure while running; 2 bad usage or input.")]
+    serve its files), or a failure while running; 2 bad usage or input; 4 with --fail-if-worse: a server is \
+    worse than the first.")]
 pub(crate) struct Options {
     /// The servers; the first is compared with all others
     #[arg(value_name = "SERVER", required = true, num_args = 2..)]
     servers: Vec<Spec>,
-    /// Number of rounds; each measures everything once. Below 6 no difference is significant
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
+    /// Number of rounds; each measures everything once. Below 6 no difference is significant [default: 10]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
     /// How long each server is measured in each round
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::parse_time)]
+    #[arg(
+        short = 'd',
+        long,
+        visible_alias = "duration",
+        value_name = "TIME",
+        default_value = "2s",
+        value_parser = units::parse_time
+    )]
     measured: Duration,
     /// The smallest difference that counts, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0)]
     margin: f64,
-    /// Length of a separate run of each server, to see whether it changes with time; 0: none
-    #[arg(long, value_name = "TIME", default_value = "25s", value_parser = units::parse_time)]
-    settling: Duration,
+    /// Length of a separate run of each server, to see whether it changes with time; 0: none [default: 25s]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_time)]
+    settling: Option<Duration>,
     /// Length of a separate profile of each server's CPU time, after all else (perf(1), as root)
     #[arg(long, value_name = "TIME", value_parser = units::parse_time)]
     profile: Option<Duration>,
@@ -70,8 +78,8 @@ pub(crate) struct Options {
     /// Seed of the order and of the arrivals
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u32,
-    /// A run of about two minutes: 6 rounds, without --settling
-    #[arg(long, conflicts_with_all = ["rounds", "settling"])]
+    /// A run of about two minutes: 6 rounds and no settling, unless --rounds or --settling say otherwise
+    #[arg(long)]
     quick: bool,
     #[command(flatten)]
     asked: Asked,
@@ -100,6 +108,10 @@ fn all_took_part(results: &Results) -> bool {
     results.left_out.is_empty()
 }
 
+/// How many rounds there are without --quick, and how long each server is watched after them.
+const ROUNDS: u32 = 10;
+const SETTLING: Duration = Duration::from_secs(25);
+
 /// The exit code of --fail-if-worse.
 const WORSE: u8 = 4;
 
@@ -126,8 +138,8 @@ impl Options {
     fn experiment(&self) -> Result<String> {
         let (workload, load) = (self.asked.workload(&self.servers)?, self.asked.load());
         let servers = distinct(&self.servers);
-        let (rounds, settling) =
-            if self.quick { (FEWEST_ROUNDS, Duration::ZERO) } else { (self.rounds, self.settling) };
+        let usual = if self.quick { (FEWEST_ROUNDS, Duration::ZERO) } else { (ROUNDS, SETTLING) };
+        let (rounds, settling) = (self.rounds.unwrap_or(usual.0), self.settling.unwrap_or(usual.1));
         let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
         let mut text = String::new();
         let mut line = |key: &str, value: &str| writeln!(text, "{key} = {value}");

@@ -11,7 +11,8 @@ use crate::console::print;
 #[derive(Args)]
 #[command(
     after_help = "good: as it should be; note: keep it in mind when you read results; WARN: results will \
-    suffer; BLIND: cannot be measured here. The exit code is 0 whatever is found."
+    suffer; BLIND: cannot be measured here. The last line, ANSWER, says whether the machine is good enough. \
+    The exit code is 0 whatever is found."
 )]
 pub(crate) struct Doctor {
     /// Print JSON, for programs

@@ -652,7 +652,9 @@ fn print_results(options: &Options, finished: &Finished, facts: &Facts) -> Resul
         }
     }
     let is_judged = options.fail_if.iter().any(Threshold::is_on_statuses);
-    if let Some(warning) = report::without_success(measures, facts).filter(|_| !is_judged) {
+    let warning = report::without_success(measures, facts)
+        .or_else(|| report::some_without_success(measures).filter(|_| !options.fail_if.is_empty()));
+    if let Some(warning) = warning.filter(|_| !is_judged) {
         let line = format!("WARNING: {warning}");
         if options.format == Format::Table { text.extend([&line, "\n"]) } else { tell(&line) }
     }

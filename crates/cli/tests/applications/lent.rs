@@ -234,7 +234,7 @@ fn an_application_that_stalls(variant: &Variant) {
         let mut client = server.connect();
         client.ask("GET", target, &[]);
         assert_eq!(client.try_reply(), Err(Broken::Reset), "{target}");
-        assert_eq!(over.recv_timeout(harness::PATIENCE), Ok(false), "its copy is of no use");
+        assert_eq!(over.recv_timeout(harness::TIMEOUT), Ok(false), "its copy is of no use");
     }
     level.is_kept();
 }
@@ -348,7 +348,7 @@ fn clients_that_leave(variant: &Variant) {
         for how in ["leaves", "resets", "half-closes"] {
             let mut client = server.connect();
             client.ask("GET", target, &[]);
-            assert_eq!(heard.recv_timeout(harness::PATIENCE), Ok("asked"));
+            assert_eq!(heard.recv_timeout(harness::TIMEOUT), Ok("asked"));
             match how {
                 "leaves" => drop(client),
                 "resets" => client.reset(),
@@ -357,7 +357,7 @@ fn clients_that_leave(variant: &Variant) {
                     while client.read_raw(100_000).is_ok_and(|bytes| !bytes.is_empty()) {}
                 }
             }
-            assert_eq!(heard.recv_timeout(harness::PATIENCE), Ok("of no use"), "{target} {how}");
+            assert_eq!(heard.recv_timeout(harness::TIMEOUT), Ok("of no use"), "{target} {how}");
         }
     }
     eventually("they are counted", || server.pool_count("clients_left") == 6);
@@ -487,7 +487,7 @@ fn a_client_at_a_unix_socket(variant: &Variant) {
     let mut client = server.connect();
     for _ in 0..3 {
         let mut stream = std::os::unix::net::UnixStream::connect(&path).expect("a socket");
-        stream.set_read_timeout(Some(harness::PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(harness::TIMEOUT)).expect("a timeout");
         let asked = request("GET", "/app/x", &[("Connection", "close")]);
         stream.write_all(asked.as_bytes()).expect("it takes requests");
         let mut reply = String::new();

@@ -36,7 +36,7 @@ fn seen_from_outside(variant: &Variant) {
     let told = |name: &str| server.pool_count(name);
     let mut first = server.connect();
     first.ask("GET", "/app/first", &[("traceparent", TRACE)]);
-    assert_eq!(heard.recv_timeout(harness::PATIENCE).expect("it is asked"), Some(TRACE.to_owned()));
+    assert_eq!(heard.recv_timeout(harness::TIMEOUT).expect("it is asked"), Some(TRACE.to_owned()));
     let mut second = server.connect();
     second.ask("GET", "/app/second", &[("traceparent", "rubbish")]);
     eventually("one waits", || told("queued") == 1);

@@ -101,7 +101,7 @@ fn fields_that_deceive(variant: &Variant) {
     ];
     let reply = server.fetch("GET", "/app/some%20where?q=%20", &fields);
     assert_eq!((reply.status, &*reply.text()), (200, "well"));
-    let params = heard.recv_timeout(harness::PATIENCE).expect("the application is asked");
+    let params = heard.recv_timeout(harness::TIMEOUT).expect("the application is asked");
     let of_client: Vec<_> = params.iter().filter(|(name, _)| name.starts_with("HTTP_")).collect();
     let of_client: Vec<_> = of_client.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let expected = [("HTTP_AUTHORIZATION", "Basic YTpi"), ("HTTP_COOKIE", "a=1; b=2"), ("HTTP_HOST", "test")];

@@ -48,7 +48,7 @@ fn service_ends_meanwhile(variant: &Variant) {
     let (mut server, heard, go) = waiting_site(variant, "");
     let mut client = server.connect();
     client.ask("GET", "/app/x", &[]);
-    assert_eq!(heard.recv_timeout(harness::PATIENCE), Ok(None));
+    assert_eq!(heard.recv_timeout(harness::TIMEOUT), Ok(None));
     server.signal(Signal::TERM);
     sleep_ms(200);
     go.send(()).expect("it waits");
@@ -60,10 +60,10 @@ fn service_ends_meanwhile(variant: &Variant) {
     let (mut server, heard, _go) = waiting_site(variant, "drain_timeout = '300 ms'");
     let mut client = server.connect();
     client.ask("GET", "/app/x?never", &[]);
-    assert_eq!(heard.recv_timeout(harness::PATIENCE), Ok(None));
+    assert_eq!(heard.recv_timeout(harness::TIMEOUT), Ok(None));
     server.signal(Signal::TERM);
     assert_eq!(client.try_reply(), Err(Broken::Reset));
-    assert_eq!(heard.recv_timeout(harness::PATIENCE), Ok(Some(false)), "its copy is of no use");
+    assert_eq!(heard.recv_timeout(harness::TIMEOUT), Ok(Some(false)), "its copy is of no use");
     server.exit_code();
 }
 
@@ -74,7 +74,7 @@ fn service_goes_on_meanwhile(variant: &Variant) {
         let before = server.workers();
         let mut client = server.connect();
         client.ask("GET", "/app/x", &[]);
-        assert_eq!(heard.recv_timeout(harness::PATIENCE), Ok(None));
+        assert_eq!(heard.recv_timeout(harness::TIMEOUT), Ok(None));
         server.signal(signal);
         eventually("others serve", || {
             let (code, _) = server.status_page("/json");
@@ -110,14 +110,14 @@ fn a_worker_is_killed_meanwhile(variant: &Variant) {
         let mut clients: Vec<Client> = (0..4).map(|_| server.connect()).collect();
         for client in &mut clients {
             client.ask("GET", "/app/x?never", &[]);
-            assert_eq!(heard.recv_timeout(harness::PATIENCE), Ok(None));
+            assert_eq!(heard.recv_timeout(harness::TIMEOUT), Ok(None));
         }
         for worker in &before {
             let pid = Pid::from_raw(*worker as i32).expect("a process");
             kill_process(pid, Signal::KILL).expect("the process is there");
         }
         for client in &mut clients {
-            assert!(heard.recv_timeout(harness::PATIENCE).is_ok_and(|end| end.is_some()));
+            assert!(heard.recv_timeout(harness::TIMEOUT).is_ok_and(|end| end.is_some()));
             while client.read_raw(1).is_ok_and(|bytes| !bytes.is_empty()) {}
         }
         eventually("workers are back", || {

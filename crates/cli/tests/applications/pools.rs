@@ -47,7 +47,7 @@ fn a_reload(variant: &Variant) {
     let server = setup.config(&pool(&[&slow], "")).start();
     let mut client = server.connect();
     client.ask("GET", "/app/x", &[]);
-    heard.recv_timeout(harness::PATIENCE).expect("the application is asked");
+    heard.recv_timeout(harness::TIMEOUT).expect("the application is asked");
     server.rewrite_config(&pool(&[&new], ""));
     server.signal(Signal::HUP);
     assert_eq!(client.reply().text(), "slow");

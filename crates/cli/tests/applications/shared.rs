@@ -241,11 +241,7 @@ fn a_slow_client_keeps_nobody(variant: &Variant) {
     let length = 8_000_000;
     let mut slow = server.connect_narrow();
     slow.ask("GET", &format!("/app/1/{length}"), &[]);
-    assert_eq!(
-        over.recv_timeout(harness::PATIENCE),
-        Ok(true),
-        "it has said all, and its client has not read"
-    );
+    assert_eq!(over.recv_timeout(harness::TIMEOUT), Ok(true), "it has said all, and its client has not read");
     assert_eq!(server.pool_count("spilled"), 1);
     assert!(slow.reply().body == pattern(1, length));
     drop(slow);
@@ -297,7 +293,7 @@ fn no_more_than_its_bound(variant: &Variant) {
         let mut clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();
         for (client, is_shared) in clients.iter_mut().zip([true, true, false]) {
             client.ask("GET", "/app/1/100", &[]);
-            assert_eq!(heard.recv_timeout(harness::PATIENCE), Ok(is_shared));
+            assert_eq!(heard.recv_timeout(harness::TIMEOUT), Ok(is_shared));
         }
         eventually("it is told", || server.count("application_memory_bytes") == 512 << 10);
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_sluice"))

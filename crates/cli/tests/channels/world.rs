@@ -22,6 +22,6 @@ pub(crate) fn service(settings: &Settings) -> Service {
     let resolvers = Arc::new(Resolvers::new(&sites).expect("the roots can be opened"));
     let content = Content::new(resolvers, &sites, 100, settings.limits.ranges);
     let counters: &'static Counters = Box::leak(Box::default());
-    let desk = Queues::new(settings, 1, 0, &mut Lines::default()).expect("memory").desk(0);
-    Service::new(content, settings, counters, AccessLogs::default(), None, desk).expect("memory")
+    let pool_handle = Queues::new(settings, 1, 0, &mut Lines::default()).expect("memory").pool_handle(0);
+    Service::new(content, settings, counters, AccessLogs::default(), None, pool_handle).expect("memory")
 }

@@ -11,7 +11,7 @@ use harness::scripted::{self, answer, end, pool, record, scripted_site};
 use harness::server::Setup;
 use harness::site::HELLO;
 use harness::variant::{Test, Variant, tests};
-use harness::{PATIENCE, sleep_ms};
+use harness::{TIMEOUT, sleep_ms};
 
 pub(crate) const TESTS: &[Test] = tests![
     Drivers: pieces_as_they_are_made, replies_cut_short, the_last_reply, stopping;
@@ -110,7 +110,7 @@ fn pieces_as_they_are_made(variant: &Variant) {
         asked.say(record(6, head));
         for piece in PIECES {
             asked.say(record(6, piece.as_bytes()));
-            told.lock().expect("no panic").recv_timeout(PATIENCE).expect("it arrives");
+            told.lock().expect("no panic").recv_timeout(TIMEOUT).expect("it arrives");
         }
         asked.say(end());
     });
@@ -137,7 +137,7 @@ fn replies_cut_short(variant: &Variant) {
         let is_known = asked.params["PATH_INFO"] == "/known";
         let head: &[u8] = if is_known { b"Content-Length: 10\n\n" } else { b"X: y\n\n" };
         asked.say(record(6, &[head, b"hello"].concat()));
-        told.lock().expect("no panic").recv_timeout(PATIENCE).expect("it arrives");
+        told.lock().expect("no panic").recv_timeout(TIMEOUT).expect("it arrives");
         match &*asked.params["QUERY_STRING"] {
             "ends" => asked.say(end()),
             "fails" => asked.say(record(3, &[0, 0, 0, 0, 2, 0, 0, 0])),
@@ -276,7 +276,7 @@ fn stopping(variant: &Variant) {
     });
     let mut client = server.connect();
     client.ask("GET", "/app/x", &[]);
-    heard.recv_timeout(PATIENCE).expect("the application is asked");
+    heard.recv_timeout(TIMEOUT).expect("the application is asked");
     server.signal(Signal::TERM);
     assert_eq!(client.reply().text(), "before after");
     client.expect_close();

@@ -11,7 +11,7 @@ use harness::scripted::{self, Asked, answer, pool, scripted_site};
 use harness::server::{Server, Setup};
 use harness::site::{HELLO, large, pattern};
 use harness::variant::{Test, Variant, tests};
-use harness::{PATIENCE, sleep_ms};
+use harness::{TIMEOUT, sleep_ms};
 
 pub(crate) const TESTS: &[Test] = tests![
     Each: an_upload_that_stalls, half_closed_clients;
@@ -239,7 +239,7 @@ fn half_closed_clients(variant: &Variant) {
         client.expect_end();
         // One that was still being asked for its transports never got the request.
         if conveyed::transport() == "stream" {
-            heard.recv_timeout(PATIENCE).expect("the application hears of it");
+            heard.recv_timeout(TIMEOUT).expect("the application hears of it");
         }
     }
     // Half of a body is none.

@@ -13,7 +13,7 @@ use harness::client::{one, request};
 use harness::server::{Setup, parse_address};
 use harness::site::HELLO;
 use harness::variant::{Test, Variant, tests};
-use harness::{PATIENCE, eventually};
+use harness::{TIMEOUT, eventually};
 
 pub(crate) const TESTS: &[Test] = tests![
     Each: what_is_said, several_addresses, unix_socket;
@@ -42,7 +42,7 @@ fn several_addresses(variant: &Variant) {
 
 fn fetch_unix(path: &std::path::Path) -> String {
     let mut stream = UnixStream::connect(path).expect("a socket");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     stream
         .write_all(request("GET", "/hello.txt", &[("Connection", "close")]).as_bytes())
         .expect("it takes requests");
@@ -74,7 +74,7 @@ fn descriptors_through_a_unix_socket(variant: &Variant) {
     let open = || server.count("connections_opened") - server.count("connections_closed");
     eventually("its clients are gone", || open() == 0);
     let mut stream = UnixStream::connect(&path).expect("a socket");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     let mut reply = String::new();
     let request = request("GET", "/hello.txt", &[]);
     stream.write_all(request.as_bytes()).expect("it takes requests");

@@ -48,8 +48,8 @@ fn connections_beyond_the_limit_wait(variant: &Variant) {
 /// have enough.
 fn places_are_given_by_turns(variant: &Variant) {
     let server = Setup::new(variant).argument("--max-connections=4").start();
-    let mut dawdlers: Vec<Client> = (0..3).map(|_| server.connect()).collect();
-    for client in &mut dawdlers {
+    let mut slow_clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+    for client in &mut slow_clients {
         client.send("GET /hello.txt HTTP/1.1\r\n");
     }
     let clients: Vec<_> = (0..12).map(|_| Arc::new(AtomicU64::new(0))).collect();

@@ -15,7 +15,7 @@ use harness::client::{Broken, Client, request};
 use harness::server::{Server, Setup, children, family, memory, open_descriptors, state, stop};
 use harness::site::{HELLO, pattern};
 use harness::variant::{Test, VARIANTS, Variant, tests};
-use harness::{PATIENCE, Random, eventually, owners, sleep_ms};
+use harness::{Random, TIMEOUT, eventually, owners, sleep_ms};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 
 use crowd::{Crowd, check_all_files, stock, strangers};
@@ -328,7 +328,7 @@ fn begin(server: &Server) -> Option<Client> {
     client.ask("GET", "/huge.bin", &[]);
     client.stream.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
     let beginning = client.read_raw(1000).ok()?;
-    client.stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    client.stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     client.unread(beginning);
     Some(client)
 }

@@ -15,7 +15,7 @@ use harness::client::{Broken, Client};
 use harness::server::{Server, Setup, children, open_descriptors};
 use harness::site::HELLO;
 use harness::variant::{Variant, raise_descriptor_limit};
-use harness::{PATIENCE, Random, eventually, sleep_ms};
+use harness::{Random, TIMEOUT, eventually, sleep_ms};
 use rustix::process::{Pid, Signal, kill_process};
 
 const SHARED: Variant = Variant {
@@ -194,7 +194,7 @@ fn killed_again_and_again_under_load() {
     });
     let mut after = 0;
     let began = Instant::now();
-    while began.elapsed() < PATIENCE && after != before {
+    while began.elapsed() < TIMEOUT && after != before {
         after = beside_files(&server);
         sleep_ms(50);
     }
@@ -293,7 +293,7 @@ fn nothing_is_left_of_generations() {
     }
     let mut after = (0, 0);
     let began = Instant::now();
-    while began.elapsed() < PATIENCE && after != before {
+    while began.elapsed() < TIMEOUT && after != before {
         after = level();
         sleep_ms(50);
     }

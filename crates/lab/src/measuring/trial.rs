@@ -43,6 +43,7 @@ use crate::measuring::wrk::{self, Wrk};
 use crate::programs::child::list;
 use crate::programs::interrupt;
 use crate::programs::launcher::{Place, Server, announced};
+use crate::progress::Progress;
 use crate::record::outcome::Outcome;
 use crate::servers::spec::Spec;
 use crate::servers::{Application, Constant, Ground};
@@ -99,8 +100,8 @@ impl Site {
         links(&placed(&self.means, setting), setting)
     }
 
-    /// Runs one trial of each server of a block.
-    pub(crate) fn run(&self, block: Block<'_>) -> Result<Vec<Outcome>> {
+    /// Runs one trial of each server of a block. A trial that is a search shows which rate it tries.
+    pub(crate) fn run(&self, block: Block<'_>, progress: &Progress) -> Result<Vec<Outcome>> {
         interrupt::check()?;
         let this = self.of(block.setting);
         let Setting { share, cold, lengths, order, .. } = block.setting;
@@ -122,7 +123,7 @@ impl Site {
         let profile = || Profiler::start(server_cpus, client_cpus, lengths.warm_up, block.directory);
         let profiler = (block.purpose == Purpose::Profiling).then(profile).transpose().with_context(see)?;
         let mut outcomes = match (block.load, order) {
-            (Load::Most(threshold), _) => this.searched(block, &running, threshold),
+            (Load::Most(threshold), _) => this.searched(block, &running, threshold, progress),
             (_, Order::Concurrent) => this.ask(block, *lengths, &running),
             (_, Order::Sequential) => this.interleaved(block, &running, 1),
             (_, Order::Interleaved) => this.interleaved(block, &running, lengths.slices),
@@ -158,7 +159,13 @@ impl Site {
     }
 
     /// Runs the servers one after the other, each with its own search for the highest rate.
-    fn searched(&self, block: Block<'_>, running: &[Running], threshold: Threshold) -> Result<Vec<Outcome>> {
+    fn searched(
+        &self,
+        block: Block<'_>,
+        running: &[Running],
+        threshold: Threshold,
+        progress: &Progress,
+    ) -> Result<Vec<Outcome>> {
         // A client that waits for much longer than the threshold only occupies a connection.
         let timeout = (threshold.time * 20).max(Duration::from_millis(200));
         let lengths = block.setting.lengths;
@@ -170,6 +177,7 @@ impl Site {
             let mut seed = block.seed;
             let mut outcome = search::highest(threshold, self.shares_cpus(), |rate| {
                 seed += 10_000;
+                progress.begin(&format!("{} at {rate:.0} requests/s", block.servers[number].name));
                 let block = Block { load: Load::Rate(rate), seed, ..block };
                 self.ask(block, lengths, &running[number..=number])?.pop().context("nobody was asked")
             })?;

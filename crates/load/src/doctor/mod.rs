@@ -94,7 +94,7 @@ pub fn examine() -> Diagnosis {
 }
 
 impl Diagnosis {
-    /// For people: each finding with its advice below it, then what it comes to.
+    /// For people: each finding with its advice below it, the number of each kind, and the answer.
     pub fn to_text(&self) -> String {
         let Description { host, kernel, processor, cores, .. } = &self.machine;
         let mut text = format!("{host}: Linux {kernel}, {cores} x {processor}\n\n");
@@ -116,7 +116,22 @@ impl Diagnosis {
             count(Verdict::Warning),
             count(Verdict::Blind)
         );
-        text
+        text + "ANSWER  " + &self.answer() + "\n"
+    }
+
+    /// Whether this machine is good enough, in a sentence.
+    fn answer(&self) -> String {
+        let names = |verdict| {
+            let found = self.findings.iter().filter(|finding| finding.verdict == verdict);
+            found.map(|finding| finding.name).collect::<Vec<_>>().join(", ")
+        };
+        let (warned, blind) = (names(Verdict::Warning), names(Verdict::Blind));
+        let lacks = if blind.is_empty() { String::new() } else { format!(" It cannot measure: {blind}.") };
+        if warned.is_empty() {
+            format!("yes, results of this machine can be trusted.{lacks}")
+        } else {
+            format!("not as it is: results will suffer from {warned}.{lacks} The lines above say what to do.")
+        }
     }
 
     /// For programs: an object with `machine` and `findings`.

@@ -63,6 +63,18 @@ pub fn without_success(measures: &Measures, facts: &Facts) -> Option<String> {
     Some(format!("no reply has a status of 2xx: {}", classes.join(", ")))
 }
 
+/// What to say of a run some of whose replies have a status other than 2xx, if no threshold is on statuses.
+pub fn some_without_success(measures: &Measures) -> Option<String> {
+    let [_, good, ..] = measures.flow.statuses;
+    let others = measures.flow.replies() - good;
+    (others > 0).then(|| {
+        format!(
+            "{others} replies have a status other than 2xx, and no threshold is on statuses: add --fail-if \
+             'non-2xx > 0'"
+        )
+    })
+}
+
 /// Whether calls were over, and none of them with a reply. What somebody did not wait for may have been
 /// answered yet.
 fn nobody_answered(Measures { cohort, flow, .. }: &Measures) -> bool {

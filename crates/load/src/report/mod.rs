@@ -17,7 +17,7 @@ pub mod verification;
 
 pub use chart::Bars;
 pub use csv::render as csv;
-pub use failures::{failures, without_success};
+pub use failures::{failures, some_without_success, without_success};
 pub use httperf::render as httperf;
 pub use joining::ServerLog;
 pub use json::{json, results};

@@ -36,7 +36,10 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts, bars: Bars) 
     let end = if *interrupted { ", interrupted" } else { "" };
     writeln!(text, "{seconds:.2} s measured{warm_up}{end}\n")?;
 
-    let asked = |rate: Option<f64>| rate.map_or_else(String::new, |rate| format!(", {rate:.2}/s asked"));
+    // A run of random arrivals has a few more or fewer than its rate says.
+    let random = if facts.arrivals.as_deref() == Some("exponential") { " on average" } else { "" };
+    let asked =
+        |rate: Option<f64>| rate.map_or_else(String::new, |rate| format!(", {rate:.2}/s asked{random}"));
     let of_sessions = facts::unit(facts) == "sessions";
     if of_sessions {
         writeln!(
@@ -257,7 +260,7 @@ mod tests {
             facts.unit = unit.into();
             let text = render(&measures, &facts, Bars::Ascii);
             assert!(!text.contains("session"), "{text}");
-            assert!(text.contains("requests     100 sent (10.00/s, 10.00/s asked)\n"), "{text}");
+            assert!(text.contains("requests     100 sent (10.00/s, 10.00/s asked on average)\n"), "{text}");
             assert!(text.contains(told), "{text}");
         }
     }
@@ -277,7 +280,7 @@ mod tests {
         let text = render(&measures, &facts, Bars::Ascii);
         for words in [
             "10.00 s measured",
-            "100 arrived (10.00/s, 10.00/s asked): 90 completed, 10 failed",
+            "100 arrived (10.00/s, 10.00/s asked on average): 90 completed, 10 failed",
             "90 (9.00/s)",
             "errors       10 (10.00% of the requests)",
             "reply_timeout    10 (10.00%): ",

@@ -24,7 +24,7 @@ fn line(format: LogFormat, peer: &PeerAddress, head: Option<&Head<'_>>) -> Strin
 /// Makes the writer write all remaining lines.
 fn end(writer: Writer) {
     let mut ending = writer.end();
-    ending.patience = Duration::from_secs(10);
+    ending.timeout = Duration::from_secs(10);
     assert!(ending.wait(), "it writes its last lines");
 }
 

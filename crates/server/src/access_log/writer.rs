@@ -98,8 +98,8 @@ impl Writer {
     /// Stops the writer: it accepts no more lines. All [`AccessLog`]s must have been dropped, or another
     /// thread must be about to drop them.
     pub fn end(self) -> Ending {
-        let patience = if *self.target() == LogTarget::Terminal { LAST_LINES_TO_WATCH } else { LAST_LINES };
-        Ending { thread: self.thread, log: self.log, began: Instant::now(), patience }
+        let timeout = if *self.target() == LogTarget::Terminal { LAST_LINES_TO_WATCH } else { LAST_LINES };
+        Ending { thread: self.thread, log: self.log, began: Instant::now(), timeout }
     }
 }
 
@@ -109,7 +109,7 @@ pub struct Ending {
     thread: JoinHandle<()>,
     log: Arc<LogFile>,
     began: Instant,
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
 }
 
 impl Ending {
@@ -118,9 +118,9 @@ impl Ending {
     pub fn wait(self) -> bool {
         // Joining the thread could block forever.
         while !self.thread.is_finished() {
-            if self.began.elapsed() >= self.patience {
-                let (log, patience) = (self.log.target(), self.patience);
-                tracing::error!("the last lines of access log {log} were not written within {patience:?}");
+            if self.began.elapsed() >= self.timeout {
+                let (log, timeout) = (self.log.target(), self.timeout);
+                tracing::error!("the last lines of access log {log} were not written within {timeout:?}");
                 return false;
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -50,7 +50,7 @@ use super::common::token::{Kind, Token};
 use super::events::Registration;
 use crate::channel::{Client, Plain};
 use crate::config::{Sends, Settings};
-use crate::content::Patience;
+use crate::content::MayBlock;
 use crate::control::{Control, Phase};
 use crate::conversation::Turn;
 use crate::counters::Reset;
@@ -95,13 +95,13 @@ impl EventLoop {
         let now = service.clock.tick;
         let mut waiting = Waiting::new(settings.event.mechanism, now)?;
         waiting.events.watch(control.as_fd(), SUPERVISOR)?;
-        service.patience = Patience::Files;
+        service.may_block = MayBlock::ForFiles;
         service.hears_hang_ups = waiting.events.is_edge_triggered();
         if settings.send == Sends::Blocking {
             service.sends = Some(BlockingSends::of_many_clients(settings, &service.counters.alarm_rings)?);
         }
-        if let Some(bell) = service.gateway.bell() {
-            waiting.events.watch(bell, Token::of(Kind::Bell).number())?;
+        if let Some(wakeup) = service.gateway.wakeup() {
+            waiting.events.watch(wakeup, Token::of(Kind::Wakeup).number())?;
         }
         let mut this = Self {
             measures: Measures::new(&service.clock),

@@ -19,10 +19,10 @@
 //!
 //! The kernel wakes one worker for a new connection, not all waiting workers (unless `wake` is set so). A
 //! worker that has a client checks twice a second whether another worker is free. If none is free and
-//! clients wait to be accepted, a client that makes no [`headway`] is closed for them. A client that keeps
+//! clients wait to be accepted, a client that makes no [`progress`] is closed for them. A client that keeps
 //! sending requests gets `Connection: close` with its next reply.
 
-mod headway;
+mod progress;
 mod yielding;
 
 use std::io;
@@ -37,10 +37,10 @@ use sys::socket;
 use sys::tcp_info;
 use sys::wake;
 
-use self::headway::{Headway, Seen, Stage};
+use self::progress::{Progress, Seen, Stage};
 use self::yielding::Yielding;
-use super::common::doors::{Accepted, Door};
 use super::common::ending::{Begins, Census, Ending};
+use super::common::listener_handles::{Accepted, ListenerHandle};
 use crate::accept::Gate;
 use crate::channel::{Client, Plain};
 use crate::config::{Settings, Wake};
@@ -55,7 +55,7 @@ use crate::service::Service;
 /// A worker and everything it serves with.
 pub(super) struct Worker {
     service: Service,
-    doors: Vec<Door>,
+    handles: Vec<ListenerHandle>,
     /// The listeners and the notifier, for the wait between clients.
     epoll: Epoll,
     ready: Events,
@@ -97,7 +97,7 @@ impl Worker {
     /// The kernel does not provide an epoll instance or a timer.
     pub(super) fn new(
         mut service: Service,
-        doors: Vec<Door>,
+        handles: Vec<ListenerHandle>,
         settings: &Settings,
         control: Arc<Control>,
         notifier: Notifier,
@@ -110,7 +110,7 @@ impl Worker {
         service.counters.connection_places.set(1);
         let this = Self {
             service,
-            doors,
+            handles,
             epoll: Epoll::new()?,
             ready: Events::with_capacity(1),
             work_phase_skips_new: settings.event.work_phase_skips_new,
@@ -129,8 +129,8 @@ impl Worker {
         this.clear_notifier();
         let alone = settings.event.wake != Wake::All;
         let interest = if alone { Interest::READABLE.alone() } else { Interest::READABLE };
-        for door in &this.doors {
-            this.epoll.add(&*door.listener, LISTENERS, interest)?;
+        for handle in &this.handles {
+            this.epoll.add(&*handle.listener, LISTENERS, interest)?;
         }
         Ok(this)
     }
@@ -179,10 +179,10 @@ impl Worker {
             return None;
         }
         let mut at = 0;
-        while at < self.doors.len() {
-            match self.doors[at].accept(&mut self.service, &mut self.gate, &mut self.complaints) {
+        while at < self.handles.len() {
+            match self.handles[at].accept(&mut self.service, &mut self.gate, &mut self.complaints) {
                 Accepted::Client(client) => {
-                    self.doors[at..].rotate_left(1);
+                    self.handles[at..].rotate_left(1);
                     self.service.counters.accept_phase(1);
                     return Some(client);
                 }
@@ -231,7 +231,7 @@ impl Worker {
         if self.ending.has_begun() {
             client.machine().drain();
         }
-        let mut headway = Headway::new(stage(&client), self.service.clock.tick);
+        let mut progress = Progress::new(stage(&client), self.service.clock.tick);
         let mut heeded = self.service.clock.tick;
         let mut look = heeded.after(LOOK_TICKS);
         // If no turn has looked for the request yet, it may have arrived already.
@@ -254,8 +254,8 @@ impl Worker {
             if std::mem::take(&mut is_new) && client.is_asking() && self.others_wait() {
                 // It could send its request while it waited in the queue.
                 let now = self.service.clock.tick;
-                headway = Headway::new(stage(&client), now.before(waited_ticks(&client)));
-                if self.dawdles(&mut headway, &client) {
+                progress = Progress::new(stage(&client), now.before(waited_ticks(&client)));
+                if self.is_too_slow(&mut progress, &client) {
                     turn = self.let_go(&mut client);
                 }
             }
@@ -310,15 +310,15 @@ impl Worker {
             }
             if look.reached(now) {
                 look = now.after(LOOK_TICKS);
-                let mut dawdles = self.dawdles(&mut headway, &client);
+                let mut is_too_slow = self.is_too_slow(&mut progress, &client);
                 if self.others_wait() {
                     client.machine().drain();
-                    if dawdles && due {
+                    if is_too_slow && due {
                         // What has just arrived may be what the worker waited for.
                         (turn, due) = (client.work(&mut self.service), false);
-                        dawdles = self.dawdles(&mut headway, &client);
+                        is_too_slow = self.is_too_slow(&mut progress, &client);
                     }
-                    if dawdles {
+                    if is_too_slow {
                         (turn, due) = (self.let_go(&mut client), false);
                     }
                 }
@@ -374,12 +374,12 @@ impl Worker {
         let interest = Interest { readable, writable, ..Interest::NONE };
         let (of_client, of_supervisor) = ((client.as_fd(), interest), (self.notifier(), Interest::READABLE));
         let is_queued = client.is_queued();
-        let (event, told, said) = match (client.link_fd(), self.service.gateway.bell()) {
-            (None, Some(bell)) if is_queued => {
-                let of_bell = (bell, Interest::READABLE);
-                let [event, told, rung] = poll::wait_for([of_client, of_supervisor, of_bell], timeout)?;
+        let (event, told, said) = match (client.link_fd(), self.service.gateway.wakeup()) {
+            (None, Some(wakeup)) if is_queued => {
+                let of_wakeup = (wakeup, Interest::READABLE);
+                let [event, told, rung] = poll::wait_for([of_client, of_supervisor, of_wakeup], timeout)?;
                 if rung.readable {
-                    self.service.gateway.clear_bell();
+                    self.service.gateway.clear_wakeup();
                 }
                 (event, told, rung.readable)
             }
@@ -420,46 +420,48 @@ impl Worker {
         let now = self.service.clock.tick;
         match begins {
             Some(Begins::Retiring) => self.close_listeners(|_| true),
-            Some(Begins::Draining) => self.doors.iter_mut().for_each(|door| door.drain(now, &self.control)),
+            Some(Begins::Draining) => {
+                self.handles.iter_mut().for_each(|handle| handle.drain(now, &self.control));
+            }
             None => {}
         }
         if let (Some(client), true) = (&mut client, self.ending.has_begun()) {
             client.machine().drain();
         }
         let control = Arc::clone(&self.control);
-        self.close_listeners(|door| door.is_over(now, &control));
+        self.close_listeners(|handle| handle.is_over(now, &control));
         self.serves_on = self.control.phase() == Phase::Run && !self.ends_something();
     }
 
-    fn close_listeners(&mut self, are_over: impl Fn(&mut Door) -> bool) {
-        while let Some(at) = self.doors.iter_mut().position(&are_over) {
-            let door = self.doors.remove(at);
+    fn close_listeners(&mut self, are_over: impl Fn(&mut ListenerHandle) -> bool) {
+        while let Some(at) = self.handles.iter_mut().position(&are_over) {
+            let handle = self.handles.remove(at);
             // Other processes have the same socket open, so closing it here would not end its registration.
             // Removing a registered socket cannot fail.
-            let _ = self.epoll.remove(&*door.listener);
-            door.let_go(&self.service, &self.control, self.doors.iter().map(Door::is_retiring));
+            let _ = self.epoll.remove(&*handle.listener);
+            handle.let_go(&self.service, &self.control, self.handles.iter().map(ListenerHandle::is_retiring));
         }
     }
 
     /// Whether the progress of an end has to be checked again and again.
     fn ends_something(&self) -> bool {
-        self.ending.is_draining() || self.doors.iter().any(Door::is_retiring)
+        self.ending.is_draining() || self.handles.iter().any(ListenerHandle::is_retiring)
     }
 
     /// Whether a worker without a client has nothing more to do: all clients are accepted, or the drain
     /// timeout is over.
     fn has_ended(&self) -> bool {
-        let over = self.doors.is_empty() || self.ending.gives_up(self.service.clock.tick);
+        let over = self.handles.is_empty() || self.ending.gives_up(self.service.clock.tick);
         self.ending.has_begun() && over || self.control.phase() == Phase::Stop
     }
 
     /// Whether clients wait to be accepted and no worker is free.
     fn others_wait(&self) -> bool {
-        !self.crew.has_free() && self.doors.iter().any(|door| door.listener.has_queue())
+        !self.crew.has_free() && self.handles.iter().any(|handle| handle.listener.has_queue())
     }
 
     /// Whether the client takes longer than it may while others wait.
-    fn dawdles(&self, headway: &mut Headway, client: &Plain) -> bool {
+    fn is_too_slow(&self, progress: &mut Progress, client: &Plain) -> bool {
         if client.waits_for_application() {
             return false;
         }
@@ -470,7 +472,7 @@ impl Worker {
             _ => 0,
         };
         let taken = self.service.counters.bytes_sent.get().saturating_sub(kept.into());
-        headway.dawdles(
+        progress.is_too_slow(
             self.service.clock.tick,
             Seen { stage, taken },
             self.service.limits.timeouts.write_rate,
@@ -480,7 +482,7 @@ impl Worker {
     /// Ends the client's connection because others wait.
     fn let_go(&mut self, client: &mut Plain) -> Turn {
         self.service.counters.connections_closed_under_pressure.add(1);
-        client.give_way(&mut self.service)
+        client.make_room(&mut self.service)
     }
 
     fn log_wait_ms(&self) -> Option<u64> {

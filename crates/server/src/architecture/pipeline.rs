@@ -39,9 +39,7 @@
 //! number of admitted connections.
 
 mod accept;
-mod bells;
 mod control;
-mod courtesy;
 mod ending;
 mod lane;
 mod listings;
@@ -53,7 +51,9 @@ mod sync;
 mod tokens;
 mod traveller;
 mod waiting;
+mod wakeups;
 mod write;
+mod yielding;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -65,21 +65,21 @@ use sys::event::Interest;
 use sys::process;
 
 use self::accept::Acceptor;
-use self::bells::{AcceptorBell, Poll};
 use self::control::Controllers;
 use self::ending::Keeper;
 use self::lane::Lane;
-use self::poll::{PollStage, watch_bell};
+use self::poll::{PollStage, watch_wakeup};
 use self::queue::{Queue, Taken};
 use self::read::Reader;
 use self::starts::Starts;
 use self::tokens::Tokens;
 use self::traveller::{Boxed, Traveller};
 use self::waiting::Number;
+use self::wakeups::{AcceptorWakeup, Poll};
 use self::write::Writer;
 use super::common::STACK;
-use super::common::doors::Door;
 use super::common::failing::{AbortIfPanicking, fail};
+use super::common::listener_handles::ListenerHandle;
 use super::common::token::{Kind, Token};
 use crate::allotment::Allotment;
 use crate::config::{Sends, Settings, StageThreads, Stages};
@@ -99,9 +99,9 @@ struct Pipeline {
     takes_turns: bool,
     read_poll: Poll,
     write_poll: Poll,
-    acceptors: Box<[AcceptorBell]>,
+    acceptors: Box<[AcceptorWakeup]>,
     /// Listeners that are not closed yet: the number of each, and whether it retires.
-    doors: Mutex<Vec<(usize, bool)>>,
+    open_listeners: Mutex<Vec<(usize, bool)>>,
     /// Open connections, and the most that are allowed.
     open: AtomicU32,
     most_open: u32,
@@ -148,19 +148,19 @@ pub fn run(
     control: &Arc<Control>,
 ) -> io::Result<()> {
     let threads = settings.stage_threads();
-    let doors = Door::all(listeners);
+    let handles = ListenerHandle::all(listeners);
     let blocks: Vec<_> = services.iter().map(|service| service.counters).collect();
-    let pipeline = &Pipeline::new(settings, control, &doors, threads, &blocks)?;
+    let pipeline = &Pipeline::new(settings, control, &handles, threads, &blocks)?;
     let others = blocks.iter().enumerate().filter(|(at, _)| *at != threads.accept).map(|(_, block)| *block);
     let keeper = Keeper::new(settings, Arc::clone(control), others.collect());
     let mut services = services.into_iter();
     let mut service = || services.next().expect("there is a service for each thread");
 
     thread::scope(|scope| {
-        for (number, doors) in deal_out(doors, settings, threads.accept).into_iter().enumerate() {
+        for (number, handles) in deal_out(handles, settings, threads.accept).into_iter().enumerate() {
             let service = service();
             start(scope, control, &format!("accept-{number}"), None, move || {
-                Acceptor::new(pipeline, number as u16, service, doors, settings)?.run()
+                Acceptor::new(pipeline, number as u16, service, handles, settings)?.run()
             });
         }
         let (mut of_read_poll, of_write_poll) = (service(), service());
@@ -174,7 +174,7 @@ pub fn run(
             starts.add(lane, Stage::Read, move || {
                 spawn(scope, control, &name, Some(cpus), move || {
                     process::break_nobody_off();
-                    watch_bell(&pipeline.read_poll, &service, reader)?;
+                    watch_wakeup(&pipeline.read_poll, &service, reader)?;
                     pipeline.threads[reader].store(process::thread_id(), Ordering::Relaxed);
                     Reader::new(pipeline, lane, number, service).run();
                     Ok(())
@@ -202,7 +202,7 @@ pub fn run(
         start(scope, control, "read-poll", of_polls.clone(), move || {
             let reader = match of_reader {
                 Some(service) => {
-                    watch_bell(&pipeline.read_poll, &service, 0)?;
+                    watch_wakeup(&pipeline.read_poll, &service, 0)?;
                     Some(Reader::new(pipeline, 0, 0, service))
                 }
                 None => None,
@@ -271,12 +271,16 @@ fn spawn<'s, 'e: 's>(
 
 /// Assigns the listeners to the acceptors: one each, or round-robin if there are more listeners. Each
 /// listener comes with its number, and with its lane if addresses belong to lanes.
-fn deal_out(doors: Vec<Door>, settings: &Settings, acceptors: usize) -> Vec<Vec<(Door, usize, Option<u16>)>> {
+fn deal_out(
+    handles: Vec<ListenerHandle>,
+    settings: &Settings,
+    acceptors: usize,
+) -> Vec<Vec<(ListenerHandle, usize, Option<u16>)>> {
     let mut shares: Vec<_> = (0..acceptors).map(|_| Vec::new()).collect();
-    let each = (doors.len() / settings.workers).max(1);
-    for (number, door) in doors.into_iter().enumerate() {
+    let each = (handles.len() / settings.workers).max(1);
+    for (number, handle) in handles.into_iter().enumerate() {
         let lane = settings.placement.partition.then(|| (number / each).min(settings.workers - 1) as u16);
-        shares[number % acceptors].push((door, number, lane));
+        shares[number % acceptors].push((handle, number, lane));
     }
     shares
 }
@@ -285,7 +289,7 @@ impl Pipeline {
     fn new(
         settings: &Settings,
         control: &Arc<Control>,
-        doors: &[Door],
+        handles: &[ListenerHandle],
         threads: StageThreads,
         blocks: &[&'static Counters],
     ) -> io::Result<Self> {
@@ -319,8 +323,8 @@ impl Pipeline {
             takes_turns,
             read_poll,
             write_poll,
-            acceptors: (0..threads.accept).map(|_| AcceptorBell::new()).collect::<io::Result<_>>()?,
-            doors: Mutex::new(doors.iter().map(Door::is_retiring).enumerate().collect()),
+            acceptors: (0..threads.accept).map(|_| AcceptorWakeup::new()).collect::<io::Result<_>>()?,
+            open_listeners: Mutex::new(handles.iter().map(ListenerHandle::is_retiring).enumerate().collect()),
             open: AtomicU32::new(0),
             most_open: Allotment::of(settings).connections,
             is_crowded: AtomicBool::new(false),
@@ -396,15 +400,15 @@ impl Pipeline {
     }
 
     /// Releases a listener.
-    fn shut(&self, door: Door, number: usize, service: &Service) {
-        let mut doors = self.doors.lock().expect("nobody panics with the lock");
-        doors.retain(|&(other, _)| other != number);
-        door.let_go(service, &self.control, doors.iter().map(|&(_, retires)| retires));
+    fn shut(&self, handle: ListenerHandle, number: usize, service: &Service) {
+        let mut open = self.open_listeners.lock().expect("nobody panics with the lock");
+        open.retain(|&(other, _)| other != number);
+        handle.let_go(service, &self.control, open.iter().map(|&(_, retires)| retires));
     }
 
     /// Whether all listeners are closed.
-    fn doors_are_shut(&self) -> bool {
-        self.doors.lock().expect("nobody panics with the lock").is_empty()
+    fn all_listeners_are_closed(&self) -> bool {
+        self.open_listeners.lock().expect("nobody panics with the lock").is_empty()
     }
 
     /// Ends all threads.
@@ -416,7 +420,7 @@ impl Pipeline {
             lane.turn.close();
         }
         self.write_poll.wake();
-        self.acceptors.iter().for_each(AcceptorBell::wake);
+        self.acceptors.iter().for_each(AcceptorWakeup::wake);
     }
 }
 
@@ -424,7 +428,7 @@ impl Pipeline {
 fn take(
     (stage, number, at_once): (Stage, u16, usize),
     queue: &Queue<Boxed>,
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
     service: &mut Service,
     batch: &mut Vec<Boxed>,
 ) -> Taken {
@@ -435,7 +439,7 @@ fn take(
     service.rest();
     let began_ns = sys::clock::monotonic_ns();
     let has_room = taken.has_room;
-    let taken = queue.take(number.into(), at_once, patience, batch);
+    let taken = queue.take(number.into(), at_once, timeout, batch);
     let idle_ns = sys::clock::monotonic_ns().saturating_sub(began_ns);
     service.counters.stage_idle_ns[stage as usize].add(idle_ns);
     Taken { has_room: has_room || taken.has_room, ..taken }

@@ -9,7 +9,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::common::doors::Door;
+use super::common::listener_handles::ListenerHandle;
 use super::one_at_a_time::{Notifier, Worker};
 use crate::config::Settings;
 use crate::control::Control;
@@ -22,6 +22,6 @@ use crate::service::Service;
 ///
 /// The kernel does not provide an epoll instance or a timer.
 pub fn run(service: Service, listeners: Share, settings: &Settings, control: Arc<Control>) -> io::Result<()> {
-    let (doors, place) = (Door::all(listeners), control.place());
-    Worker::new(service, doors, settings, control, Notifier::Process, place)?.run()
+    let (handles, place) = (ListenerHandle::all(listeners), control.place());
+    Worker::new(service, handles, settings, control, Notifier::Process, place)?.run()
 }

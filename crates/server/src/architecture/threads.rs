@@ -20,8 +20,8 @@ use sys::poll;
 use sys::wake::Wake;
 
 use super::common::STACK;
-use super::common::doors::Door;
 use super::common::failing::{AbortIfPanicking, fail};
+use super::common::listener_handles::ListenerHandle;
 use super::one_at_a_time::{Notifier, Worker};
 use crate::config::Settings;
 use crate::control::{Control, Phase};
@@ -43,17 +43,18 @@ pub fn run(
     settings: &Settings,
     control: &Arc<Control>,
 ) -> io::Result<()> {
-    let doors = Door::all(listeners);
+    let handles = ListenerHandle::all(listeners);
     let crew = Crew::new(services.len())?;
     let wakes = (0..services.len()).map(|_| Wake::new().map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
     thread::scope(|scope| {
         let mut threads = Vec::with_capacity(services.len());
         for (number, (service, wake)) in services.into_iter().zip(&wakes).enumerate() {
-            let (doors, its_control, place) = (doors.clone(), Arc::clone(control), (crew.clone(), number));
+            let (handles, its_control, place) =
+                (handles.clone(), Arc::clone(control), (crew.clone(), number));
             let notifier = Notifier::Thread(Arc::clone(wake));
             let serve = move || {
                 let _guard = AbortIfPanicking;
-                let worker = Worker::new(service, doors, settings, its_control, notifier, place);
+                let worker = Worker::new(service, handles, settings, its_control, notifier, place);
                 if let Err(error) = worker.and_then(Worker::run) {
                     fail(&format!("a thread ends: {error}"));
                 }
@@ -66,7 +67,7 @@ pub fn run(
             }
         }
         // The last thread that releases a listener closes it.
-        drop(doors);
+        drop(handles);
         control.expect_one_less();
         pass_on(control, &wakes, &mut threads)
     })

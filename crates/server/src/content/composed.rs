@@ -13,9 +13,9 @@ use super::Content;
 use super::find::Obstacle;
 use super::load::Now;
 use super::lookup::{Lookup, Resolved};
+use super::may_block::MayBlock;
 use super::numbers::SiteNumber;
 use super::path::Path;
-use super::patience::Patience;
 use super::prefetch::Prefetched;
 use super::request::{Asking, Request};
 use super::table::Pin;
@@ -74,13 +74,13 @@ impl Content {
         &mut self,
         composed: &Composed,
         head: &Head<'_>,
-        (prefetched, patience): (Option<&Prefetched>, Patience),
+        (prefetched, may_block): (Option<&Prefetched>, MayBlock),
         now_ms: u64,
         sheet: Sheet<Pin>,
         stamp: &Stamp,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
-        let asking = Asking::new(composed.asked, now, (prefetched, patience));
+        let asking = Asking::new(composed.asked, now, (prefetched, may_block));
         let mut found = Vec::with_capacity(composed.parts.len());
         let obstacle = composed.parts.iter().find_map(|part| match self.find_part(composed, part, asking) {
             Ok(part) => {

@@ -9,7 +9,7 @@ use super::table::Pin;
 /// Why a request has no answer yet.
 #[derive(Debug)]
 pub enum Detour {
-    /// This must be looked up first, and the caller's patience does not allow it.
+    /// This must be looked up first, and that may take longer than the caller may block.
     Lookup(Box<Lookup<'static>>),
     /// An application must answer. Holds the sheet for the plan.
     Call(Box<Call>, Sheet<Pin>),

@@ -15,9 +15,9 @@ use super::entry::Facts;
 use super::find::Obstacle;
 use super::load::Now;
 use super::lookup::{Lookup, Resolved};
+use super::may_block::MayBlock;
 use super::numbers::SiteNumber;
 use super::path::Path;
-use super::patience::Patience;
 use super::prefetch::Prefetched;
 use super::request::Asking;
 use super::table::{Pin, Place};
@@ -62,13 +62,13 @@ impl Content {
         &mut self,
         (site, status, raw_path): (SiteNumber, Status, Option<&[u8]>),
         terms: Terms,
-        (prefetched, patience): (Option<&Prefetched>, Patience),
+        (prefetched, may_block): (Option<&Prefetched>, MayBlock),
         now_ms: u64,
         sheet: Sheet<Pin>,
         stamp: &Stamp,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
-        let page = self.find_error_page(status, Asking::new(site, now, (prefetched, patience)));
+        let page = self.find_error_page(status, Asking::new(site, now, (prefetched, may_block)));
         let plan = page.map(|page| {
             let mut plan = Plan::new(sheet, status, terms, stamp);
             // Here a pool does not take the method.

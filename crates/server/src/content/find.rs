@@ -156,7 +156,7 @@ impl Content {
         lookup.sharable = validity_ms > 0 && self.table.keeps();
         loop {
             let Ok(result) =
-                self.resolvers.of(asking.site).look_up_within(&lookup, asking.patience, asking.now)
+                self.resolvers.of(asking.site).look_up_within(&lookup, asking.may_block, asking.now)
             else {
                 return Err(Obstacle::Lookup(Box::new(lookup.into_owned())));
             };

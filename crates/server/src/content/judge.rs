@@ -29,9 +29,9 @@ use sys::file::FileKind;
 
 use super::judged::{Bar, Index};
 use super::load::Loader;
+use super::may_block::{MayBlock, WouldBlock};
 use super::numbers::Elsewhere;
 use super::path::{self, Path};
-use super::patience::{Patience, WouldBlock};
 use super::routes::{Action, LeadsTo, Routes};
 use super::scripts::{Verdict, script_length};
 
@@ -86,7 +86,7 @@ impl Loader {
         asked: Path<'_>,
         file: &OwnedFd,
         as_owner: bool,
-        patience: Patience,
+        may_block: MayBlock,
     ) -> std::io::Result<Option<Bar>> {
         let (root, path) = (sys::file::path_of(&self.root)?, sys::file::path_of(file)?);
         let is_script = |path: &[u8]| self.scripts.judge(path).is_some();
@@ -105,7 +105,7 @@ impl Loader {
         if !self.dotfiles && names.any(|(depth, name)| path::is_hidden(name.as_bytes(), depth == 0)) {
             return Ok(Some(Bar::Hidden));
         }
-        if judges { self.bar_below(inner, file, is_run, patience) } else { Ok(None) }
+        if judges { self.bar_below(inner, file, is_run, may_block) } else { Ok(None) }
     }
 
     /// Why clients are not served a file at that path below the root, or why it is not run for them.
@@ -114,7 +114,7 @@ impl Loader {
         inner: &FsPath,
         file: &OwnedFd,
         is_run: bool,
-        patience: Patience,
+        may_block: MayBlock,
     ) -> std::io::Result<Option<Bar>> {
         let stat = sys::file::stat(file)?;
         // The file was removed meanwhile, and its path says so.
@@ -129,7 +129,7 @@ impl Loader {
             _ if is_run => self.routes.runner(&path).err(),
             // The target may be a precompressed sibling, too.
             None if stat.kind == FileKind::Regular => {
-                let bar = self.bar_of_sibling(Path::known(&path), patience);
+                let bar = self.bar_of_sibling(Path::known(&path), may_block);
                 bar.map_err(|WouldBlock| std::io::ErrorKind::WouldBlock)?
             }
             bar => bar,
@@ -141,15 +141,15 @@ impl Loader {
     pub(super) fn bar_of_sibling(
         &self,
         path: Path<'_>,
-        patience: Patience,
+        may_block: MayBlock,
     ) -> Result<Option<Elsewhere>, WouldBlock> {
         let Some(original) = self.original(path.bytes()) else { return Ok(None) };
         let Some(bar) = self.routes.bar(original) else { return Ok(None) };
         // The target is not checked in turn: links from files to siblings may form a loop.
-        match self.stat(Path::known(original), true, patience) {
+        match self.stat(Path::known(original), true, may_block) {
             Ok(Ok(stat)) => Ok((stat.kind == FileKind::Regular).then_some(bar)),
             Ok(Err(_)) => Ok(Some(bar)),
-            Err(error) if patience.is_over(&error) => Err(WouldBlock),
+            Err(error) if may_block.forbade(&error) => Err(WouldBlock),
             Err(_) => Ok(None),
         }
     }
@@ -208,7 +208,7 @@ impl Loader {
             return !self.has_barred_index(path, other, index);
         }
         let is_let_through =
-            |path: &[u8]| matches!(self.bar_of_sibling(Path::known(path), Patience::Unlimited), Ok(None));
+            |path: &[u8]| matches!(self.bar_of_sibling(Path::known(path), MayBlock::Always), Ok(None));
         is_let_through(path) && other.is_none_or(is_let_through)
     }
 
@@ -225,7 +225,7 @@ impl Loader {
             return false;
         }
         for path in paths(directory) {
-            match self.stat(Path::known(&path), false, Patience::Unlimited) {
+            match self.stat(Path::known(&path), false, MayBlock::Always) {
                 Ok(Ok(stat)) if stat.kind == FileKind::Regular => return is_barred(&path),
                 Ok(Err(Bar::Barred(_))) => return true,
                 _ => {}

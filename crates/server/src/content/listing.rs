@@ -27,8 +27,8 @@ use self::form::{Format, Order, Sort};
 pub(super) use self::made::{Made, Request};
 use super::escape;
 use super::load::Loader;
+use super::may_block::MayBlock;
 use super::path::Path;
-use super::patience::Patience;
 use crate::dates::rfc3339;
 
 /// The most names that are read. Reading that many takes some 20 ms, plus the time to match each with the
@@ -253,7 +253,7 @@ fn stat(loader: &Loader, path: Path<'_>, directory: &OwnedFd, name: &[u8]) -> Op
     }
     // This may be a link.
     let path = [path.bytes(), name].concat();
-    match loader.stat(Path::known(&path), false, Patience::Unlimited).ok()? {
+    match loader.stat(Path::known(&path), false, MayBlock::Always).ok()? {
         Ok(stat) => Some((stat, true)),
         // A route may answer for the link's own path, without access to the target. Then the target's
         // size and time are not shown.

@@ -28,9 +28,9 @@ use sys::file::{FileKind, FileStat, FileTime, Symlinks};
 use super::ends::Ends;
 use super::entry::{ACCEPT_RANGES, Entry, Facts, Lines, Marks};
 use super::judged::Bar;
+use super::may_block::{MayBlock, WouldBlock};
 use super::outdated::Outdated;
 use super::path::Path;
-use super::patience::{Patience, WouldBlock};
 use super::root::Root;
 use super::routes::Routes;
 use super::rules::Rules;
@@ -133,12 +133,15 @@ impl Loader {
         &self,
         path: Path<'_>,
         as_owner: bool,
-        patience: Patience,
+        may_block: MayBlock,
     ) -> io::Result<Result<Opened, Bar>> {
-        let open =
-            if patience == Patience::None { sys::file::open_beneath_cached } else { sys::file::open_beneath };
+        let open = if may_block == MayBlock::Never {
+            sys::file::open_beneath_cached
+        } else {
+            sys::file::open_beneath
+        };
         let open = |symlinks| open(self.root.directory(), path.relative(), symlinks);
-        let file = match self.follow(path, as_owner, patience, open)? {
+        let file = match self.follow(path, as_owner, may_block, open)? {
             Ok(file) => file,
             Err(bar) => return Ok(Err(bar)),
         };
@@ -156,12 +159,15 @@ impl Loader {
         &self,
         path: Path<'_>,
         as_owner: bool,
-        patience: Patience,
+        may_block: MayBlock,
     ) -> io::Result<Result<FileStat, Bar>> {
-        let find =
-            if patience == Patience::None { sys::file::find_beneath_cached } else { sys::file::find_beneath };
+        let find = if may_block == MayBlock::Never {
+            sys::file::find_beneath_cached
+        } else {
+            sys::file::find_beneath
+        };
         let find = |symlinks| find(self.root.directory(), path.relative(), symlinks);
-        Ok(match self.follow(path, as_owner, patience, find)? {
+        Ok(match self.follow(path, as_owner, may_block, find)? {
             Ok(file) => Ok(sys::file::stat(file)?),
             Err(bar) => Err(bar),
         })
@@ -173,7 +179,7 @@ impl Loader {
         &self,
         path: Path<'_>,
         as_owner: bool,
-        patience: Patience,
+        may_block: MayBlock,
         open: impl Fn(Symlinks) -> io::Result<OwnedFd>,
     ) -> io::Result<Result<OwnedFd, Bar>> {
         if self.dotfiles && self.scripts.are_none() && !self.routes.refuse_some {
@@ -182,7 +188,7 @@ impl Loader {
         match open(Symlinks::None) {
             Err(error) if self.symlinks != Symlinks::None && sys::file::is_link(&error) => {
                 let file = open(self.symlinks)?;
-                Ok(self.bar(path, &file, as_owner, patience)?.map_or(Ok(file), Err))
+                Ok(self.bar(path, &file, as_owner, may_block)?.map_or(Ok(file), Err))
             }
             result => result.map(Ok),
         }
@@ -194,7 +200,7 @@ impl Loader {
         path: &[u8],
         original: &FileStat,
         as_owner: bool,
-        patience: Patience,
+        may_block: MayBlock,
     ) -> Result<CodingSet, WouldBlock> {
         let mut set = CodingSet::EMPTY;
         let is_coding = |coding: &Coding| path.ends_with(coding.extension().as_bytes());
@@ -208,10 +214,10 @@ impl Loader {
         for coding in Coding::ALL {
             sibling.truncate(path.len());
             sibling.extend_from_slice(coding.extension().as_bytes());
-            match self.stat(Path::known(&sibling), as_owner, patience) {
+            match self.stat(Path::known(&sibling), as_owner, may_block) {
                 Ok(Ok(stat)) if is_current(&stat, original) => set = set.with(coding),
                 Ok(Ok(stat)) if stat.kind == FileKind::Regular => self.outdated.tell(&sibling, original),
-                Err(error) if patience.is_over(&error) => return Err(WouldBlock),
+                Err(error) if may_block.forbade(&error) => return Err(WouldBlock),
                 _ => {}
             }
         }
@@ -229,14 +235,14 @@ impl Loader {
         now.ms.saturating_add(self.validity_ms)
     }
 
-    /// Makes an entry of an open file. A small body is read, if it can be read whole and the patience
-    /// allows that. Without any patience, a body that would have to be waited for is an error.
+    /// Makes an entry of an open file. A small body is read, if it can be read whole and the caller
+    /// may block for it. If the caller must never block, a body that is not in memory is an error.
     pub(super) fn load(
         &self,
         load: &Load<'_>,
         file: OwnedFd,
         stat: FileStat,
-        patience: Patience,
+        may_block: MayBlock,
         now: Now,
     ) -> io::Result<Entry> {
         let (mut stat, mut is_absent) = (stat, false);
@@ -246,8 +252,8 @@ impl Loader {
             }
             let mut entry = self.entry(load, stat, stat.size as usize, now);
             let body = entry.marks.body as usize;
-            let complete = match read_whole(&file, &mut entry.memory[body..], patience) {
-                Err(error) if patience.leaves_body(&error) => {
+            let complete = match read_whole(&file, &mut entry.memory[body..], may_block) {
+                Err(error) if may_block.leaves_body(&error) => {
                     is_absent = true;
                     break;
                 }
@@ -291,7 +297,7 @@ impl Loader {
         let body = at(&memory);
         if stat.size <= self.small_file {
             memory.resize(memory.len() + stat.size as usize, 0);
-            read_whole(&file, &mut memory[body as usize..], Patience::Unlimited)?;
+            read_whole(&file, &mut memory[body as usize..], MayBlock::Always)?;
         }
         let marks = Marks { media_type: type_at, coding, validators: coding, body, ..Marks::default() };
         let facts = Facts {
@@ -464,11 +470,11 @@ fn unsettled_ms(changed: FileTime) -> u64 {
 }
 
 /// Fills `room` from the file. Returns whether the file was long enough.
-fn read_whole(file: &OwnedFd, room: &mut [u8], patience: Patience) -> io::Result<bool> {
-    let read_at = match patience {
-        Patience::Unlimited | Patience::Files => sys::file::read_at,
-        Patience::Names => sys::residency::read_at_unless_absent,
-        Patience::None => sys::residency::read_at_cached,
+fn read_whole(file: &OwnedFd, room: &mut [u8], may_block: MayBlock) -> io::Result<bool> {
+    let read_at = match may_block {
+        MayBlock::Always | MayBlock::ForFiles => sys::file::read_at,
+        MayBlock::ForNames => sys::residency::read_at_unless_absent,
+        MayBlock::Never => sys::residency::read_at_cached,
     };
     let mut filled = 0;
     while filled < room.len() {

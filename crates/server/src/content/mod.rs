@@ -16,7 +16,7 @@
 //! - `find` gets the entry for a name, and makes an entry from the result of a `lookup`.
 //! - `sites` selects the site by the requested host. Each site has a root and its own settings.
 //! - `resolver` finds the file for a name. It is the only part that may block on a disk, as far as
-//!   `patience` allows. `root` is the directory that it starts from. `load` opens a file and makes an
+//!   `may_block` allows. `root` is the directory that it starts from. `load` opens a file and makes an
 //!   entry, with `types` and `rules` for the header lines. `outdated` warns about precompressed siblings
 //!   that are older than their file.
 //! - `routes` are the operator's rules that answer some paths instead of files, or where no file is
@@ -30,8 +30,8 @@
 //! - `reply` decides between the whole file, a part and 304, and lays out the plan.
 //! - `listing` and `error_page` make the pages that are not files.
 //!
-//! A caller that must not block answers [without patience](Patience::None), or with less than
-//! [all](Patience::Unlimited). That caller may get a [`Lookup`] instead of a plan. Then it does the
+//! A caller that must not block answers with [`MayBlock::Never`], or with anything less than
+//! [`MayBlock::Always`]. That caller may get a [`Lookup`] instead of a plan. Then it does the
 //! following:
 //!
 //! 1. It has [`Resolvers`] do the lookup, in another thread or at another time.
@@ -61,11 +61,11 @@ mod judged;
 mod listing;
 mod load;
 mod lookup;
+mod may_block;
 mod named;
 mod numbers;
 mod outdated;
 mod path;
-mod patience;
 mod patterns;
 mod prefetch;
 mod refusals;
@@ -102,10 +102,10 @@ pub use self::fetch::Fetch;
 use self::find::Obstacle;
 use self::load::Now;
 pub use self::lookup::{Admitted, Lookup, LookupResult, Resolved};
+pub use self::may_block::MayBlock;
 pub use self::named::{Named, NamedFile};
 pub use self::numbers::SiteNumber;
 use self::path::Path;
-pub use self::patience::Patience;
 pub use self::prefetch::Prefetched;
 use self::reply::Verdict;
 use self::request::{Asking, Request};
@@ -197,20 +197,20 @@ impl Content {
     ///
     /// # Errors
     ///
-    /// Either a lookup must come first, and the caller's patience does not allow it: [keep](Self::keep)
+    /// Either a lookup must come first, for which the caller must not block: [keep](Self::keep)
     /// the result with what has been `prefetched`, and answer again. Or an application must be called.
     #[inline]
     pub fn answer(
         &mut self,
         head: &Head<'_>,
-        (prefetched, patience): (Option<&Prefetched>, Patience),
+        (prefetched, may_block): (Option<&Prefetched>, MayBlock),
         now_ms: u64,
         sheet: Sheet<Pin>,
         stamp: &Stamp,
     ) -> Answer {
         let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
         let site = self.site_of(head);
-        let request = Request { head, asking: Asking::new(site, now, (prefetched, patience)), stamp };
+        let request = Request { head, asking: Asking::new(site, now, (prefetched, may_block)), stamp };
         let plan = self.decide(&request, sheet);
         self.table.let_go();
         plan

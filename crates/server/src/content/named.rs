@@ -9,9 +9,9 @@ use super::composed::Composed;
 use super::find::Obstacle;
 use super::load::Now;
 use super::lookup::{Lookup, Resolved};
+use super::may_block::MayBlock;
 use super::numbers::SiteNumber;
 use super::path::Path;
-use super::patience::Patience;
 use super::prefetch::Prefetched;
 use super::reply::{self, Verdict};
 use super::request::{Asking, Request};
@@ -79,13 +79,13 @@ impl Content {
         &mut self,
         file: &NamedFile,
         head: &Head<'_>,
-        (prefetched, patience): (Option<&Prefetched>, Patience),
+        (prefetched, may_block): (Option<&Prefetched>, MayBlock),
         now_ms: u64,
         sheet: Sheet<Pin>,
         stamp: &Stamp,
     ) -> Result<Plan<Pin>, Box<Lookup<'static>>> {
         let now = Now { ms: now_ms, unix_secs: stamp.unix_secs() };
-        let request = |site| Request { head, asking: Asking::new(site, now, (prefetched, patience)), stamp };
+        let request = |site| Request { head, asking: Asking::new(site, now, (prefetched, may_block)), stamp };
         let (there, asked) = (request(file.directory), request(file.asked));
         let plan = match self.find_named(file, &there) {
             Ok(place) => self.reply_with_file(file, place, (&there, &asked), sheet),

@@ -5,9 +5,9 @@ use http1::{Field, Head, Stamp};
 
 use super::load::Now;
 use super::lookup::{Lookup, Original};
+use super::may_block::MayBlock;
 use super::numbers::SiteNumber;
 use super::path::Path;
-use super::patience::Patience;
 use super::prefetch::Prefetched;
 use super::table::Variant;
 
@@ -35,7 +35,7 @@ pub(super) struct Asking<'a> {
     pub(super) now: Now,
     /// The results of lookups for the request, if any were made or tried.
     pub(super) prefetched: Option<&'a Prefetched>,
-    pub(super) patience: Patience,
+    pub(super) may_block: MayBlock,
     /// Whether the site's owner names the files. No route refuses them then.
     pub(super) as_owner: bool,
 }
@@ -44,9 +44,9 @@ impl<'a> Asking<'a> {
     pub(super) fn new(
         site: SiteNumber,
         now: Now,
-        (prefetched, patience): (Option<&'a Prefetched>, Patience),
+        (prefetched, may_block): (Option<&'a Prefetched>, MayBlock),
     ) -> Self {
-        Self { site, now, prefetched, patience, as_owner: false }
+        Self { site, now, prefetched, may_block, as_owner: false }
     }
 
     /// The lookup of a path for this request.

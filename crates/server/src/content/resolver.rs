@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Nothing here touches the table, so a lookup can run in any thread. The event-driven architectures that
-//! leave waiting to helpers look up twice if they must. The first lookup is without [`Patience`], and
+//! leave waiting to helpers look up twice if they must. The first lookup [never blocks](MayBlock::Never), and
 //! uses only what the kernel has in memory; most lookups succeed there. If that lookup [would
 //! block](Stop::WouldBlock), a helper looks up for as long as it takes.
 
@@ -23,9 +23,9 @@ use super::judged::{Bar, Index};
 use super::listing::{self, Form, Listed, Made};
 use super::load::{self, Load, Loader, Now, Opened};
 use super::lookup::{Cached, Lookup, LookupResult, Original};
+use super::may_block::{MayBlock, WouldBlock};
 use super::numbers::Elsewhere;
 use super::path::Path;
-use super::patience::{Patience, WouldBlock};
 use super::refusals::{Reason, Refusals, permit};
 use super::routes::Routes;
 use super::rules::Rules;
@@ -119,25 +119,25 @@ impl Resolver {
     /// Looks something up, for as long as it takes.
     pub(super) fn look_up(&self, lookup: &Lookup<'_>) -> LookupResult {
         let (ms, unix_secs) = (sys::clock::monotonic_ms(), sys::clock::realtime_secs());
-        self.look_up_within(lookup, Patience::Unlimited, Now { ms, unix_secs })
+        self.look_up_within(lookup, MayBlock::Always, Now { ms, unix_secs })
             .unwrap_or(LookupResult::Refused(Status::SERVICE_UNAVAILABLE))
     }
 
-    /// Looks something up, as far as the patience allows.
+    /// Looks something up, as far as the caller may block for it.
     pub(super) fn look_up_within(
         &self,
         lookup: &Lookup<'_>,
-        patience: Patience,
+        may_block: MayBlock,
         now: Now,
     ) -> Result<LookupResult, WouldBlock> {
         #[cfg(test)]
-        if patience == Patience::None && self.is_cold.load(std::sync::atomic::Ordering::Relaxed) {
+        if may_block == MayBlock::Never && self.is_cold.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(WouldBlock);
         }
-        let result = self.follow_root(patience, now).and_then(|until_ms| {
+        let result = self.follow_root(may_block, now).and_then(|until_ms| {
             let result = match lookup.sibling {
-                None => self.find(lookup, patience, now),
-                Some(original) => self.find_sibling(lookup, original, patience, now),
+                None => self.find(lookup, may_block, now),
+                Some(original) => self.find_sibling(lookup, original, may_block, now),
             };
             result.map(|result| result.trusted_until(until_ms))
         });
@@ -152,26 +152,26 @@ impl Resolver {
 
     /// Makes sure that the root is the directory that its name refers to. Returns until when that is
     /// trusted. Call it before any lookup below the root.
-    fn follow_root(&self, patience: Patience, now: Now) -> Result<u64, Stop> {
+    fn follow_root(&self, may_block: MayBlock, now: Now) -> Result<u64, Stop> {
         self.loader
             .root
-            .follow(patience, now.ms)
-            .map_err(|error| if patience.is_over(&error) { Stop::WouldBlock } else { Stop::Exhausted })
+            .follow(may_block, now.ms)
+            .map_err(|error| if may_block.forbade(&error) { Stop::WouldBlock } else { Stop::Exhausted })
     }
 
-    fn find(&self, lookup: &Lookup<'_>, patience: Patience, now: Now) -> Result<LookupResult, Stop> {
+    fn find(&self, lookup: &Lookup<'_>, may_block: MayBlock, now: Now) -> Result<LookupResult, Stop> {
         // Read this before anything is opened: what is opened later may belong to another root already.
         let root_changes = self.loader.root.changes();
         let (path, form) = Form::of(&lookup.path);
         let path = Path::known(path);
         if let Some(verdict) = self.loader.scripts.judge(path.bytes()) {
-            return self.find_script(lookup, path, verdict, None, patience);
+            return self.find_script(lookup, path, verdict, None, may_block);
         }
         if !path.is_directory() {
-            return match self.open(lookup, path, patience)? {
+            return match self.open(lookup, path, may_block)? {
                 Opened::File(file, stat) => {
-                    self.bar_sibling(lookup, path, patience)?;
-                    self.load_if_changed(lookup, path, None, (file, stat), patience, now)
+                    self.bar_sibling(lookup, path, may_block)?;
+                    self.load_if_changed(lookup, path, None, (file, stat), may_block, now)
                 }
                 Opened::Directory(_) => Ok(LookupResult::NoSlash),
                 Opened::Other => Err(self.refuse(path, Reason::Irregular)),
@@ -181,17 +181,17 @@ impl Resolver {
             let file_path = [path.bytes(), self.index[index].as_bytes()].concat();
             let file_path = Path::known(&file_path);
             if let Some(verdict) = self.loader.scripts.judge(file_path.bytes()) {
-                match self.find_script(lookup, file_path, verdict, Some(index), patience) {
+                match self.find_script(lookup, file_path, verdict, Some(index), may_block) {
                     Err(Stop::Refused(Status::NOT_FOUND)) => continue,
                     found => return found,
                 }
             }
-            match self.open(lookup, file_path, patience) {
+            match self.open(lookup, file_path, may_block) {
                 Ok(Opened::File(file, stat)) => {
                     return match self.judge_index(lookup, file_path, false) {
                         Index::Sent => {
                             let opened = (file, stat);
-                            self.load_if_changed(lookup, file_path, Some(index), opened, patience, now)
+                            self.load_if_changed(lookup, file_path, Some(index), opened, may_block, now)
                         }
                         Index::Barred(route) => Err(Stop::Barred(route)),
                         Index::Called(_) => Ok(LookupResult::Script(Some(index))),
@@ -201,11 +201,11 @@ impl Resolver {
                 Err(obstacle) => return Err(obstacle),
             }
         }
-        match self.open(lookup, path, patience)? {
+        match self.open(lookup, path, may_block)? {
             Opened::Directory(directory) if self.listing => {
                 let validity_ms = self.loader.validity_ms;
                 let request = listing::Request { asked_ms: now.ms, validity_ms, root_changes };
-                self.list(&lookup.path, (path, form), &directory, patience, request)
+                self.list(&lookup.path, (path, form), &directory, may_block, request)
             }
             _ => Err(self.refuse(path, Reason::Unlisted)),
         }
@@ -218,12 +218,12 @@ impl Resolver {
         path: Path<'_>,
         verdict: Verdict,
         index: Option<usize>,
-        patience: Patience,
+        may_block: MayBlock,
     ) -> Result<LookupResult, Stop> {
         match verdict {
             Verdict::Lookalike => Err(self.refuse(path, Reason::Script)),
             // Only the application needs permission to read it.
-            Verdict::Script => match self.loader.stat(path, lookup.as_owner, patience) {
+            Verdict::Script => match self.loader.stat(path, lookup.as_owner, may_block) {
                 Ok(Ok(stat)) if stat.kind == FileKind::Regular => {
                     let judged = index.map(|_| self.judge_index(lookup, path, true));
                     let Some(Index::Barred(route)) = judged else { return Ok(LookupResult::Script(index)) };
@@ -231,7 +231,7 @@ impl Resolver {
                 }
                 Ok(Err(Bar::Barred(route))) => Err(Stop::Barred(route)),
                 Ok(_) => Err(Stop::Refused(Status::NOT_FOUND)),
-                Err(error) => Err(self.not_opened(path, &error, patience)),
+                Err(error) => Err(self.not_opened(path, &error, may_block)),
             },
         }
     }
@@ -241,11 +241,11 @@ impl Resolver {
     }
 
     /// Stops if a route refuses to clients the file that the path is a precompressed sibling of.
-    fn bar_sibling(&self, lookup: &Lookup<'_>, path: Path<'_>, patience: Patience) -> Result<(), Stop> {
+    fn bar_sibling(&self, lookup: &Lookup<'_>, path: Path<'_>, may_block: MayBlock) -> Result<(), Stop> {
         if lookup.as_owner {
             return Ok(());
         }
-        let bar = self.loader.bar_of_sibling(path, patience).map_err(|WouldBlock| Stop::WouldBlock)?;
+        let bar = self.loader.bar_of_sibling(path, may_block).map_err(|WouldBlock| Stop::WouldBlock)?;
         bar.map_or(Ok(()), |route| Err(Stop::Barred(route)))
     }
 
@@ -253,14 +253,14 @@ impl Resolver {
         &self,
         lookup: &Lookup<'_>,
         original: Original,
-        patience: Patience,
+        may_block: MayBlock,
         now: Now,
     ) -> Result<LookupResult, Stop> {
         let Original { coding, stat: original_stat, index } = original;
         let index_name = index.and_then(|index| self.index.get(index)).map_or("", String::as_str);
         let original_path = [&lookup.path, index_name.as_bytes()].concat();
         let file_path = [&original_path, coding.extension().as_bytes()].concat();
-        let opened = self.open(lookup, Path::known(&file_path), patience)?;
+        let opened = self.open(lookup, Path::known(&file_path), may_block)?;
         let Opened::File(file, stat) = opened else { return Err(Stop::Refused(Status::NOT_FOUND)) };
         if !load::is_current(&stat, &original_stat) {
             return Err(Stop::Refused(Status::NOT_FOUND));
@@ -269,7 +269,7 @@ impl Resolver {
             return Ok(LookupResult::Unchanged(self.loader.trusted_until_ms(now)));
         }
         let load = Load { path: &original_path, coding: Some(coding), siblings: CodingSet::EMPTY, index };
-        self.load(&load, file, stat, patience, now)
+        self.load(&load, file, stat, may_block, now)
     }
 
     /// Keeps the table's entry if it was made of this very file, and loads the file otherwise.
@@ -279,18 +279,18 @@ impl Resolver {
         file_path: Path<'_>,
         index: Option<usize>,
         (file, stat): (OwnedFd, FileStat),
-        patience: Patience,
+        may_block: MayBlock,
         now: Now,
     ) -> Result<LookupResult, Stop> {
         let siblings = self
             .loader
-            .siblings(file_path.bytes(), &stat, lookup.as_owner, patience)
+            .siblings(file_path.bytes(), &stat, lookup.as_owner, may_block)
             .map_err(|WouldBlock| Stop::WouldBlock)?;
         if lookup.cached == Some(Cached { stat, index, siblings }) {
             return Ok(LookupResult::Unchanged(self.loader.trusted_until_ms(now)));
         }
         let load = Load { path: file_path.bytes(), coding: None, siblings, index };
-        self.load(&load, file, stat, patience, now)
+        self.load(&load, file, stat, may_block, now)
     }
 
     /// Makes an entry of an open file.
@@ -299,12 +299,12 @@ impl Resolver {
         load: &Load<'_>,
         file: OwnedFd,
         stat: FileStat,
-        patience: Patience,
+        may_block: MayBlock,
         now: Now,
     ) -> Result<LookupResult, Stop> {
-        match self.loader.load(load, file, stat, patience, now) {
+        match self.loader.load(load, file, stat, may_block, now) {
             Ok(entry) => Ok(LookupResult::File(Box::new(entry))),
-            Err(error) if patience.is_over(&error) => Err(Stop::WouldBlock),
+            Err(error) if may_block.forbade(&error) => Err(Stop::WouldBlock),
             Err(error) => {
                 self.complain(Deed::Read, load.path, &error);
                 Err(Stop::Refused(Status::INTERNAL_SERVER_ERROR))
@@ -312,9 +312,9 @@ impl Resolver {
         }
     }
 
-    fn open(&self, lookup: &Lookup<'_>, path: Path<'_>, patience: Patience) -> Result<Opened, Stop> {
-        let opened = self.loader.open(path, lookup.as_owner, patience);
-        let opened = opened.map_err(|error| self.not_opened(path, &error, patience))?;
+    fn open(&self, lookup: &Lookup<'_>, path: Path<'_>, may_block: MayBlock) -> Result<Opened, Stop> {
+        let opened = self.loader.open(path, lookup.as_owner, may_block);
+        let opened = opened.map_err(|error| self.not_opened(path, &error, may_block))?;
         opened.map_err(|bar| match bar {
             Bar::Hidden => self.refuse(path, Reason::Hidden),
             Bar::Barred(route) => Stop::Barred(route),
@@ -322,9 +322,9 @@ impl Resolver {
     }
 
     /// What to do about a path that could not be opened or found.
-    fn not_opened(&self, path: Path<'_>, error: &io::Error, patience: Patience) -> Stop {
+    fn not_opened(&self, path: Path<'_>, error: &io::Error, may_block: MayBlock) -> Stop {
         match OpenFailure::of(error) {
-            _ if patience.is_over(error) => Stop::WouldBlock,
+            _ if may_block.forbade(error) => Stop::WouldBlock,
             OpenFailure::Missing => Stop::Refused(Status::NOT_FOUND),
             OpenFailure::Outside => self.refuse(path, Reason::Outside),
             OpenFailure::Link => self.refuse(path, Reason::Link),
@@ -353,10 +353,10 @@ impl Resolver {
         name: &[u8],
         (path, form): (Path<'_>, Form),
         directory: &OwnedFd,
-        patience: Patience,
+        may_block: MayBlock,
         request: listing::Request,
     ) -> Result<LookupResult, Stop> {
-        if patience != Patience::Unlimited {
+        if may_block != MayBlock::Always {
             // The kernel cannot say whether a directory's names are in memory, either.
             return Err(Stop::WouldBlock);
         }

@@ -18,7 +18,7 @@ use std::sync::{Mutex, TryLockError};
 
 use sys::file::{Directory, FileStat, OpenFailure, Symlinks};
 
-use super::patience::Patience;
+use super::may_block::MayBlock;
 
 /// The directory that is served, for all threads of a process.
 #[derive(Debug)]
@@ -71,10 +71,10 @@ impl Root {
     ///
     /// # Errors
     ///
-    /// The patience does not allow the check, or there are no descriptors left.
-    pub(super) fn follow(&self, patience: Patience, now_ms: u64) -> io::Result<u64> {
+    /// The caller must not block for the check, or there are no descriptors left.
+    pub(super) fn follow(&self, may_block: MayBlock, now_ms: u64) -> io::Result<u64> {
         let until_ms = self.trusted_until_ms.load(Ordering::Acquire);
-        if now_ms < until_ms { Ok(until_ms) } else { self.look(patience, now_ms) }
+        if now_ms < until_ms { Ok(until_ms) } else { self.look(may_block, now_ms) }
     }
 
     /// How often the root has become another directory.
@@ -88,7 +88,7 @@ impl Root {
     }
 
     #[cold]
-    fn look(&self, patience: Patience, now_ms: u64) -> io::Result<u64> {
+    fn look(&self, may_block: MayBlock, now_ms: u64) -> io::Result<u64> {
         let mut last = match self.looking.try_lock() {
             Ok(last) => last,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -96,13 +96,13 @@ impl Root {
             // old directory, and trust it for this request only.
             Err(TryLockError::WouldBlock) => return Ok(now_ms),
         };
-        match self.look_again(&mut last, patience) {
+        match self.look_again(&mut last, may_block) {
             Ok(()) if last.has_failed => {
                 last.has_failed = false;
                 tracing::info!("the document root {} can be opened again", self.path.display());
             }
             Ok(()) => {}
-            Err(error) if patience.is_over(&error) => return Err(error),
+            Err(error) if may_block.forbade(&error) => return Err(error),
             Err(error) if OpenFailure::of(&error) == OpenFailure::Exhausted => return Err(error),
             Err(error) => {
                 if !std::mem::replace(&mut last.has_failed, true) {
@@ -116,8 +116,8 @@ impl Root {
         Ok(until_ms)
     }
 
-    fn look_again(&self, last: &mut Last, patience: Patience) -> io::Result<()> {
-        let open = if patience == Patience::None { Directory::reopen_cached } else { Directory::reopen };
+    fn look_again(&self, last: &mut Last, may_block: MayBlock) -> io::Result<()> {
+        let open = if may_block == MayBlock::Never { Directory::reopen_cached } else { Directory::reopen };
         let named = open(&self.directory, &self.path)?;
         // An open directory keeps its inode number, even after it was removed.
         let FileStat { device, inode, .. } = sys::file::stat(&named)?;

@@ -682,7 +682,8 @@ impl Application {
     fn look_after(&mut self, service: &mut Service, line: Line<'_>) -> Result<(), Trouble> {
         let now = service.clock.tick;
         let client = line.lendable();
-        let is_slow = client.is_some_and(|client| self.relay.look_after_loan(client, &service.limits, now));
+        let is_slow =
+            client.is_some_and(|client| self.relay.check_lent_connection(client, &service.limits, now));
         self.relay.expire(&mut service.gateway, now)?;
         if let Some(look_at) = &mut self.look_at {
             *look_at = now.after(LOOK_TICKS);

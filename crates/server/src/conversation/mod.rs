@@ -121,7 +121,7 @@ impl Conversation {
 
     /// Whether the client is too slow while others wait for its slot. It has been in the same state for
     /// long: sending a request, or closing after the last reply.
-    pub fn dawdles(&self, limits: &Limits, now: http1::Tick) -> bool {
+    pub fn is_too_slow(&self, limits: &Limits, now: http1::Tick) -> bool {
         let timeouts = &limits.timeouts;
         let allowed = match self.state() {
             ConnectionState::ReadingHead => timeouts.header,

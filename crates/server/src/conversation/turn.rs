@@ -10,7 +10,7 @@ pub enum Turn {
     /// It waits for the client, as [`needs`](Conversation::needs) says.
     Blocked,
     /// It waits until this job has been done. Only in a worker whose
-    /// [patience](crate::service::Service::patience) does not let it wait for the disk.
+    /// [caller](crate::service::Service::may_block) must not block for the disk.
     Disk(Box<Job>),
     /// It waits for the client's socket, and for an application's, as [`Conversation::link`] says.
     Application,

@@ -10,7 +10,7 @@ use sys::socket::{self, Slice};
 use sys::tcp_info;
 
 use super::area::Area;
-use super::loan::Lendable;
+use super::lent_connection::Lendable;
 use super::spool::Spool;
 use crate::registration::Registration;
 

@@ -20,7 +20,7 @@
 //!
 //! If a pool uses another transport than the stream, the worker first asks the server whether it supports
 //! that transport. Then there are two cases. Either the client's socket is passed to the application, and
-//! the reply passes through no process here ([`loan`]). Or the application writes the reply into memory
+//! the reply passes through no process here ([`lent_connection`]). Or the application writes the reply into memory
 //! shared with this server, which sends it from there ([`area`]). Over TCP, a server whose connections
 //! are to be kept is asked whether it reports when it waits for a request.
 
@@ -31,8 +31,8 @@ mod course;
 mod delivery;
 mod failure;
 mod kept;
+mod lent_connection;
 mod link;
-mod loan;
 mod params;
 mod pool;
 mod queue;
@@ -52,10 +52,10 @@ pub use self::asker::Asker;
 pub use self::course::Spent;
 pub use self::failure::Failure;
 use self::kept::Kept;
+pub use self::lent_connection::Lendable;
 pub use self::link::Link;
-pub use self::loan::Lendable;
 use self::pool::Pool;
-pub use self::queues::{Desk, Lines, Queues};
+pub use self::queues::{Lines, PoolHandle, Queues};
 pub use self::relay::{Afterwards, Relay};
 use crate::common::Common;
 use crate::config::{PoolRule, Settings};
@@ -71,7 +71,7 @@ const LOOK_TICKS: u32 = 250 / Tick::MS;
 #[derive(Debug)]
 pub struct Gateway {
     pools: Vec<Pool>,
-    desk: Desk,
+    pool_handle: PoolHandle,
     /// The directory for large bodies, and most bytes of one reply that may be spilled there.
     spool: PathBuf,
     most_spilled: u64,
@@ -120,7 +120,7 @@ pub const SERVER: &str = "sluice";
 
 impl Gateway {
     /// Access to the pools of the settings.
-    pub fn new(settings: &Settings, common: Option<Common>, desk: Desk) -> Self {
+    pub fn new(settings: &Settings, common: Option<Common>, pool_handle: PoolHandle) -> Self {
         // In the same order as in `Settings::all_sites`.
         let mut directories = 1 + settings.sites.len() as SiteNumber;
         let pool = |rule: Cow<'_, PoolRule>| {
@@ -138,7 +138,7 @@ impl Gateway {
             areas: 0,
             most_memory: settings.gateway_memory as usize,
             nodelay: settings.connections.nodelay,
-            desk,
+            pool_handle,
             common,
             retired: Vec::new(),
             waiting: 0,
@@ -187,7 +187,7 @@ impl Gateway {
     pub fn expire(&mut self, now: Tick) {
         if self.waiting > 0 && self.look_at.reached(now) {
             self.look_at = now.after(LOOK_TICKS);
-            self.some_may_go |= self.desk.look();
+            self.some_may_go |= self.pool_handle.look();
         }
         while let Some(link) = self.kept.take_old(now) {
             self.retire(link);
@@ -210,7 +210,7 @@ impl Gateway {
 
     /// Wakes the worker whose request goes.
     fn wake(&mut self, worker: Option<u32>) {
-        self.some_may_go |= self.desk.wake(worker);
+        self.some_may_go |= self.pool_handle.wake(worker);
     }
 
     /// Whether waiting requests may go without a wake-up. Resets that.
@@ -220,7 +220,7 @@ impl Gateway {
 
     /// The names of requests that need not wait in a queue any more. Each name is returned once.
     pub fn called(&self) -> impl Iterator<Item = u64> {
-        self.desk.called()
+        self.pool_handle.called()
     }
 
     /// Keeps no connections from now on. Other workers do.
@@ -266,13 +266,13 @@ impl Gateway {
 
     /// The descriptor that becomes readable when a request of this worker that had to wait goes. `None`:
     /// there are no applications.
-    pub fn bell(&self) -> Option<BorrowedFd<'_>> {
-        self.desk.bell()
+    pub fn wakeup(&self) -> Option<BorrowedFd<'_>> {
+        self.pool_handle.wakeup()
     }
 
     /// Resets the wake-up.
-    pub fn clear_bell(&self) {
-        self.desk.clear_bell();
+    pub fn clear_wakeup(&self) {
+        self.pool_handle.clear_wakeup();
     }
 
     /// Logs why a request has not been answered, at most once a second.

@@ -22,7 +22,7 @@ use crate::content::SiteNumber;
 pub(super) struct Pool {
     pub(super) name: Arc<str>,
     servers: Vec<Server>,
-    pub(super) patience: PoolPatience,
+    pub(super) timeouts: PoolTimeouts,
     pub(super) params: Vec<(String, String)>,
     pub(super) send_files: SendFiles,
     /// Whether TRACE requests go to the pool.
@@ -38,7 +38,7 @@ pub(super) struct Pool {
 
 /// How long a pool's servers may take, in ticks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PoolPatience {
+pub(super) struct PoolTimeouts {
     /// Until a server is free.
     pub(super) queue: u32,
     /// Until a server has accepted a connection.
@@ -89,7 +89,7 @@ impl Pool {
         Self {
             name: rule.name.as_str().into(),
             servers: rule.servers.iter().map(server).collect(),
-            patience: PoolPatience {
+            timeouts: PoolTimeouts {
                 queue: ticks(rule.queue_timeout),
                 connect: ticks(rule.connect_timeout),
                 quiet: ticks(rule.timeout),

@@ -42,7 +42,7 @@ use crate::config::PoolRule;
 /// A pool's queue, as one worker or the supervisor uses it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queue {
-    line: &'static Line,
+    shared: &'static SharedQueue,
     rules: Rules,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Rules {
     /// Most requests that may wait.
     pub(super) waiting: u32,
     /// How long a request may wait.
-    pub(super) patience_us: u64,
+    pub(super) timeout_us: u64,
     /// The newest request goes first when the standing delay is longer than this. `None`: never.
     pub(super) target_us: Option<u64>,
     /// Whether networks of clients are charged for the application's time.
@@ -77,11 +77,11 @@ pub(super) enum Entry {
 }
 
 /// Slots of a queue: a bound on the requests in flight and waiting together.
-const PLACES: u32 = PoolRule::MOST_AT_ONCE;
+const SLOTS: u32 = PoolRule::MOST_AT_ONCE;
 
 sys::shareable! {
     #[derive(Debug)]
-    struct Line {
+    struct SharedQueue {
         lock: Mutex,
         /// No slot before `first_free` is free. No slot from `end` on is taken.
         first_free: AtomicU32,
@@ -101,13 +101,13 @@ sys::shareable! {
         charged_us: [AtomicU64; Account::ALL],
         /// How many requests of each account wait.
         waiting_of: [AtomicU32; Account::ALL],
-        places: [Place; PLACES as usize],
+        slots: [Slot; SLOTS as usize],
     }
 }
 
 sys::shareable! {
     #[derive(Debug)]
-    struct Place {
+    struct Slot {
         state: AtomicU8,
         worker: AtomicU32,
         /// The worker's name for the request, for when it need not wait any more. 0: no name yet, or
@@ -128,12 +128,12 @@ impl Rules {
     /// waiting requests have the slots that are left over.
     pub(super) fn of(pool: &PoolRule, workers: Option<u32>) -> Self {
         let us = |time: Duration| time.as_micros() as u64;
-        let places = workers.unwrap_or(PLACES).min(PLACES);
-        let in_flight = pool.children.get().min(places);
+        let slots = workers.unwrap_or(SLOTS).min(SLOTS);
+        let in_flight = pool.children.get().min(slots);
         Self {
             in_flight,
-            waiting: pool.queue.min(places - in_flight),
-            patience_us: us(pool.queue_timeout),
+            waiting: pool.queue.min(slots - in_flight),
+            timeout_us: us(pool.queue_timeout),
             target_us: pool.queue_delay.map(us),
             is_fair: pool.fair,
         }
@@ -141,8 +141,8 @@ impl Rules {
 }
 
 /// The account of the request that has the slot, or had it last.
-fn account_of(place: &Place) -> Account {
-    Account::from_number(place.account.load(ORDER))
+fn account_of(slot: &Slot) -> Account {
+    Account::from_number(slot.account.load(ORDER))
 }
 
 const FREE: u8 = 0;
@@ -158,7 +158,7 @@ const INTERVAL_US: u64 = 500_000;
 /// The weight of the last request's time in the mean: 1 / `MEAN_PART`.
 const MEAN_PART: u64 = 8;
 /// How long to wait for the lock. A holder that keeps it longer has been stopped.
-const PATIENCE: Duration = Duration::from_millis(100);
+const TIMEOUT: Duration = Duration::from_millis(100);
 
 const ORDER: Ordering = Ordering::Relaxed;
 
@@ -169,7 +169,7 @@ impl Queue {
     ///
     /// There is no memory.
     pub(super) fn new(rules: Rules) -> io::Result<Self> {
-        Ok(Self { line: Shared::<Line>::new()?.leak(), rules })
+        Ok(Self { shared: Shared::<SharedQueue>::new()?.leak(), rules })
     }
 
     /// The same queue with other rules.
@@ -181,16 +181,16 @@ impl Queue {
     /// number of the worker to wake.
     pub(super) fn enter(&self, worker: u32, account: Account, now_us: u64) -> (Entry, Option<u32>) {
         let Some(_held) = self.lock(now_us) else { return (Entry::Full, None) };
-        let line = self.line;
-        let has_room = line.in_flight.load(ORDER) < self.rules.in_flight
-            || line.waiting.load(ORDER) < self.rules.waiting;
+        let shared = self.shared;
+        let has_room = shared.in_flight.load(ORDER) < self.rules.in_flight
+            || shared.waiting.load(ORDER) < self.rules.waiting;
         let displaced = if has_room { None } else { self.least_entitled(account) };
         if !has_room && displaced.is_none() {
             return (Entry::Full, None);
         }
-        let is_free = |&at: &usize| line.places[at].state.load(ORDER) == FREE;
-        let first_free = line.first_free.load(ORDER).min(PLACES) as usize;
-        let Some(at) = (first_free..PLACES as usize).find(is_free) else {
+        let is_free = |&at: &usize| shared.slots[at].state.load(ORDER) == FREE;
+        let first_free = shared.first_free.load(ORDER).min(SLOTS) as usize;
+        let Some(at) = (first_free..SLOTS as usize).find(is_free) else {
             return (Entry::Full, None);
         };
         if let Some(displaced) = displaced {
@@ -198,17 +198,17 @@ impl Queue {
             displaced.state.fetch_add(DISPLACED - WAITS, Ordering::Release);
             self.waits_no_more(displaced);
         }
-        let place = &line.places[at];
-        line.first_free.store(at as u32 + 1, ORDER);
-        line.end.fetch_max(at as u32 + 1, ORDER);
-        place.worker.store(worker, ORDER);
-        place.name.store(0, ORDER);
-        place.account.store(account.number() as u32, ORDER);
-        place.since_us.store(now_us, ORDER);
-        place.free_at_us.store(0, ORDER);
-        place.state.store(WAITS, ORDER);
-        line.waiting_of[account.number()].fetch_add(1, ORDER);
-        if line.waiting.fetch_add(1, ORDER) == 0 {
+        let slot = &shared.slots[at];
+        shared.first_free.store(at as u32 + 1, ORDER);
+        shared.end.fetch_max(at as u32 + 1, ORDER);
+        slot.worker.store(worker, ORDER);
+        slot.name.store(0, ORDER);
+        slot.account.store(account.number() as u32, ORDER);
+        slot.since_us.store(now_us, ORDER);
+        slot.free_at_us.store(0, ORDER);
+        slot.state.store(WAITS, ORDER);
+        shared.waiting_of[account.number()].fetch_add(1, ORDER);
+        if shared.waiting.fetch_add(1, ORDER) == 0 {
             // There was no standing delay.
             self.judge_delay(0, now_us);
         }
@@ -220,51 +220,51 @@ impl Queue {
 
     /// Whether a request is in flight now.
     pub(super) fn goes(&self, ticket: &Ticket) -> bool {
-        self.line.places[ticket.0 as usize].state.load(Ordering::Acquire) == IN_FLIGHT
+        self.shared.slots[ticket.0 as usize].state.load(Ordering::Acquire) == IN_FLIGHT
     }
 
     /// Whether the request still waits. If it neither waits nor [goes](Self::goes), it has been
     /// displaced.
     pub(super) fn waits(&self, ticket: &Ticket) -> bool {
-        self.line.places[ticket.0 as usize].state.load(ORDER) == WAITS
+        self.shared.slots[ticket.0 as usize].state.load(ORDER) == WAITS
     }
 
     /// Names a request. [`called`](Self::called) returns the name when the request need not wait any
     /// more. The name must not be 0.
     pub(super) fn name(&self, ticket: &Ticket, name: u64) {
-        self.line.places[ticket.0 as usize].name.store(name, ORDER);
+        self.shared.slots[ticket.0 as usize].name.store(name, ORDER);
     }
 
     /// The names of a worker's requests that need not wait any more. Each name is returned once.
     pub(super) fn called(&self, worker: u32) -> impl Iterator<Item = u64> {
-        self.taken().filter_map(move |place| {
-            let is_due = matches!(place.state.load(Ordering::Acquire), IN_FLIGHT | DISPLACED);
-            let is_its = is_due && place.worker.load(ORDER) == worker;
-            if is_its { Some(place.name.swap(0, ORDER)).filter(|name| *name != 0) } else { None }
+        self.taken().filter_map(move |slot| {
+            let is_due = matches!(slot.state.load(Ordering::Acquire), IN_FLIGHT | DISPLACED);
+            let is_its = is_due && slot.worker.load(ORDER) == worker;
+            if is_its { Some(slot.name.swap(0, ORDER)).filter(|name| *name != 0) } else { None }
         })
     }
 
     /// The waiting request that a newcomer may displace. It is the oldest of the account that will have
     /// had the most when all its requests have gone. `None` if that is no more than the newcomer's
     /// account would have had.
-    fn least_entitled(&self, newcomer: Account) -> Option<&'static Place> {
+    fn least_entitled(&self, newcomer: Account) -> Option<&'static Slot> {
         if !self.rules.is_fair {
             return None;
         }
-        let mean_us = self.line.mean_us.load(ORDER).max(1);
+        let mean_us = self.shared.mean_us.load(ORDER).max(1);
         let due_us = |account: Account, more: u32| {
-            let waiting = self.line.waiting_of[account.number()].load(ORDER) + more;
+            let waiting = self.shared.waiting_of[account.number()].load(ORDER) + more;
             self.share_of(account).saturating_add(u64::from(waiting) * mean_us)
         };
-        let due_of = |place: &Place| due_us(account_of(place), 0);
-        let waiting = self.taken().filter(|place| place.state.load(ORDER) == WAITS);
-        let last = waiting.max_by_key(|place| (due_of(place), u64::MAX - place.since_us.load(ORDER)))?;
+        let due_of = |slot: &Slot| due_us(account_of(slot), 0);
+        let waiting = self.taken().filter(|slot| slot.state.load(ORDER) == WAITS);
+        let last = waiting.max_by_key(|slot| (due_of(slot), u64::MAX - slot.since_us.load(ORDER)))?;
         (due_of(last) > due_us(newcomer, 1)).then_some(last)
     }
 
-    fn waits_no_more(&self, place: &Place) {
-        self.line.waiting.fetch_sub(1, ORDER);
-        self.line.waiting_of[account_of(place).number()].fetch_sub(1, ORDER);
+    fn waits_no_more(&self, slot: &Slot) {
+        self.shared.waiting.fetch_sub(1, ORDER);
+        self.shared.waiting_of[account_of(slot).number()].fetch_sub(1, ORDER);
     }
 
     /// Leaves the slot of a request that was answered, or given up before it was in flight. If another
@@ -275,7 +275,7 @@ impl Queue {
 
     /// Leaves the slot of a request that is given up, but that the application may still work on.
     pub(super) fn abandon(&self, Ticket(at): Ticket, now_us: u64) -> Option<u32> {
-        self.keep_busy(&self.line.places[at as usize], now_us);
+        self.keep_busy(&self.shared.slots[at as usize], now_us);
         self.leave_place(at as usize, now_us)
     }
 
@@ -288,41 +288,41 @@ impl Queue {
     /// How many requests wait, and how many are in flight. The second number includes requests that were
     /// given up not long ago. This takes no lock, so the numbers are approximate.
     pub(super) fn lengths(&self, now_us: u64) -> (usize, usize) {
-        let count = |is: &dyn Fn(&&Place) -> bool| self.taken().filter(is).count();
-        let is_busy = |place: &&Place| match place.state.load(ORDER) {
+        let count = |is: &dyn Fn(&&Slot) -> bool| self.taken().filter(is).count();
+        let is_busy = |slot: &&Slot| match slot.state.load(ORDER) {
             IN_FLIGHT => true,
-            state => state == IN_FLIGHT | LEFT && place.free_at_us.load(ORDER) > now_us,
+            state => state == IN_FLIGHT | LEFT && slot.free_at_us.load(ORDER) > now_us,
         };
-        (count(&|place| place.state.load(ORDER) == WAITS), count(&is_busy))
+        (count(&|slot| slot.state.load(ORDER) == WAITS), count(&is_busy))
     }
 
-    fn keep_busy(&self, place: &Place, now_us: u64) {
-        if place.state.load(ORDER) & !LEFT == IN_FLIGHT {
+    fn keep_busy(&self, slot: &Slot, now_us: u64) {
+        if slot.state.load(ORDER) & !LEFT == IN_FLIGHT {
             // If no request was ever answered, the slot stays busy for as long again as this one has had
             // it.
-            let took_us = now_us.saturating_sub(place.since_us.load(ORDER));
-            let busy_us = match self.line.mean_us.load(ORDER) {
+            let took_us = now_us.saturating_sub(slot.since_us.load(ORDER));
+            let busy_us = match self.shared.mean_us.load(ORDER) {
                 0 => took_us,
                 mean_us => 2 * mean_us,
             };
-            place.free_at_us.store(now_us + busy_us, ORDER);
+            slot.free_at_us.store(now_us + busy_us, ORDER);
         }
     }
 
     /// Gives back the slots of a worker that has died. Returns the numbers of the workers to wake.
     pub(super) fn clear(&self, worker: u32, now_us: u64) -> Vec<u32> {
-        let is_its = |place: &&Place| {
+        let is_its = |slot: &&Slot| {
             // A slot that it has left already may become free, and then belong to another request, at any
             // moment.
-            matches!(place.state.load(ORDER), WAITS | IN_FLIGHT | DISPLACED)
-                && place.worker.load(ORDER) == worker
+            matches!(slot.state.load(ORDER), WAITS | IN_FLIGHT | DISPLACED)
+                && slot.worker.load(ORDER) == worker
         };
-        for place in self.line.places.iter().filter(is_its) {
-            self.keep_busy(place, now_us);
-            place.state.fetch_or(LEFT, ORDER);
+        for slot in self.shared.slots.iter().filter(is_its) {
+            self.keep_busy(slot, now_us);
+            slot.state.fetch_or(LEFT, ORDER);
         }
         // The worker may have died between leaving a slot and taking the lock.
-        self.line.left.store(1, Ordering::Release);
+        self.shared.left.store(1, Ordering::Release);
         let Some(_held) = self.lock(now_us) else { return Vec::new() };
         std::iter::from_fn(|| self.launch_next(now_us)).collect()
     }
@@ -330,9 +330,9 @@ impl Queue {
     /// Leaves a slot, even without the lock, because the holder of the lock may have been stopped.
     /// Returns the number of the worker to wake.
     fn leave_place(&self, at: usize, now_us: u64) -> Option<u32> {
-        self.line.places[at].state.fetch_or(LEFT, ORDER);
+        self.shared.slots[at].state.fetch_or(LEFT, ORDER);
         let Some(_held) = self.lock(now_us) else {
-            self.line.left.store(1, Ordering::Release);
+            self.shared.left.store(1, Ordering::Release);
             return None;
         };
         self.see_off(at, now_us);
@@ -342,25 +342,25 @@ impl Queue {
 
     /// Frees a slot, if it has been left and need not be kept longer.
     fn see_off(&self, at: usize, now_us: u64) {
-        let place = &self.line.places[at];
-        if place.state.load(ORDER) & LEFT == 0 {
+        let slot = &self.shared.slots[at];
+        if slot.state.load(ORDER) & LEFT == 0 {
             return;
         }
-        if place.free_at_us.load(ORDER) <= now_us {
-            self.free(place, now_us);
-            self.line.first_free.fetch_min(at as u32, ORDER);
+        if slot.free_at_us.load(ORDER) <= now_us {
+            self.free(slot, now_us);
+            self.shared.first_free.fetch_min(at as u32, ORDER);
         } else {
-            self.line.left.store(1, ORDER);
+            self.shared.left.store(1, ORDER);
         }
     }
 
     /// Takes the lock, and frees all slots that have been left.
     fn lock(&self, now_us: u64) -> Option<Held> {
-        let held = self.line.lock.lock(PATIENCE)?;
+        let held = self.shared.lock.lock(TIMEOUT)?;
         if held.owner_died() {
             self.recount();
         }
-        if self.line.left.swap(0, Ordering::Acquire) != 0 {
+        if self.shared.left.swap(0, Ordering::Acquire) != 0 {
             for at in 0..self.taken().len() {
                 self.see_off(at, now_us);
             }
@@ -370,81 +370,81 @@ impl Queue {
     }
 
     /// The slots that may be taken.
-    fn taken(&self) -> std::slice::Iter<'static, Place> {
-        self.line.places[..(self.line.end.load(ORDER).min(PLACES)) as usize].iter()
+    fn taken(&self) -> std::slice::Iter<'static, Slot> {
+        self.shared.slots[..(self.shared.end.load(ORDER).min(SLOTS)) as usize].iter()
     }
 
     /// Counts again after a process died with the lock held. Each slot is right even then, but the counts
     /// may not be.
     fn recount(&self) {
-        let line = self.line;
-        line.first_free.store(0, ORDER);
-        line.end.store(PLACES, ORDER);
-        let is = |place: &Place, state| place.state.load(ORDER) & !LEFT == state;
-        let count = |state| self.taken().filter(|place| is(place, state)).count() as u32;
-        line.in_flight.store(count(IN_FLIGHT), ORDER);
-        line.waiting.store(count(WAITS), ORDER);
-        line.waiting_of.iter().for_each(|waiting| waiting.store(0, ORDER));
-        for place in self.taken().filter(|place| is(place, WAITS)) {
-            line.waiting_of[account_of(place).number()].fetch_add(1, ORDER);
+        let shared = self.shared;
+        shared.first_free.store(0, ORDER);
+        shared.end.store(SLOTS, ORDER);
+        let is = |slot: &Slot, state| slot.state.load(ORDER) & !LEFT == state;
+        let count = |state| self.taken().filter(|slot| is(slot, state)).count() as u32;
+        shared.in_flight.store(count(IN_FLIGHT), ORDER);
+        shared.waiting.store(count(WAITS), ORDER);
+        shared.waiting_of.iter().for_each(|waiting| waiting.store(0, ORDER));
+        for slot in self.taken().filter(|slot| is(slot, WAITS)) {
+            shared.waiting_of[account_of(slot).number()].fetch_add(1, ORDER);
         }
         // The dead process may have been about to free slots.
-        line.left.store(1, ORDER);
+        shared.left.store(1, ORDER);
         self.shrink();
     }
 
     fn shrink(&self) {
-        let last = self.taken().rposition(|place| place.state.load(ORDER) != FREE);
-        self.line.end.store(last.map_or(0, |last| last as u32 + 1), ORDER);
+        let last = self.taken().rposition(|slot| slot.state.load(ORDER) != FREE);
+        self.shared.end.store(last.map_or(0, |last| last as u32 + 1), ORDER);
     }
 
-    fn free(&self, place: &Place, now_us: u64) {
-        match place.state.swap(FREE, ORDER) & !LEFT {
+    fn free(&self, slot: &Slot, now_us: u64) {
+        match slot.state.swap(FREE, ORDER) & !LEFT {
             IN_FLIGHT => {
-                self.line.in_flight.fetch_sub(1, ORDER);
-                let took_us = now_us.saturating_sub(place.since_us.load(ORDER));
+                self.shared.in_flight.fetch_sub(1, ORDER);
+                let took_us = now_us.saturating_sub(slot.since_us.load(ORDER));
                 // The time of a request that was given up is not known.
-                if place.free_at_us.load(ORDER) == 0 {
-                    let mean_us = match self.line.mean_us.load(ORDER) {
+                if slot.free_at_us.load(ORDER) == 0 {
+                    let mean_us = match self.shared.mean_us.load(ORDER) {
                         0 => took_us,
                         mean_us => mean_us - mean_us / MEAN_PART + took_us / MEAN_PART,
                     };
-                    self.line.mean_us.store(mean_us, ORDER);
+                    self.shared.mean_us.store(mean_us, ORDER);
                 }
-                let charged = self.account(place);
+                let charged = self.account(slot);
                 let paid_us = charged.load(ORDER).saturating_add(took_us);
-                charged.store(paid_us.saturating_sub(place.estimate_us.load(ORDER)), ORDER);
+                charged.store(paid_us.saturating_sub(slot.estimate_us.load(ORDER)), ORDER);
             }
-            WAITS => self.waits_no_more(place),
+            WAITS => self.waits_no_more(slot),
             _ => {}
         }
     }
 
-    fn account(&self, place: &Place) -> &'static AtomicU64 {
-        &self.line.charged_us[account_of(place).number()]
+    fn account(&self, slot: &Slot) -> &'static AtomicU64 {
+        &self.shared.charged_us[account_of(slot).number()]
     }
 
     /// The virtual start time that the request would have, if it were in flight now.
-    fn share_us(&self, place: &Place) -> u64 {
-        self.share_of(account_of(place))
+    fn share_us(&self, slot: &Slot) -> u64 {
+        self.share_of(account_of(slot))
     }
 
     fn share_of(&self, account: Account) -> u64 {
-        let share_us = self.line.share_us.load(ORDER);
-        let charged = &self.line.charged_us[account.number()];
+        let share_us = self.shared.share_us.load(ORDER);
+        let charged = &self.shared.charged_us[account.number()];
         if self.rules.is_fair { charged.load(ORDER).max(share_us) } else { share_us }
     }
 
     /// Puts a waiting request in flight.
-    fn launch(&self, place: &Place, now_us: u64) {
-        let (share_us, estimate_us) = (self.share_us(place), self.line.mean_us.load(ORDER));
-        self.line.share_us.store(share_us, ORDER);
-        self.account(place).store(share_us.saturating_add(estimate_us), ORDER);
-        place.estimate_us.store(estimate_us, ORDER);
-        place.since_us.store(now_us, ORDER);
-        self.line.in_flight.fetch_add(1, ORDER);
+    fn launch(&self, slot: &Slot, now_us: u64) {
+        let (share_us, estimate_us) = (self.share_us(slot), self.shared.mean_us.load(ORDER));
+        self.shared.share_us.store(share_us, ORDER);
+        self.account(slot).store(share_us.saturating_add(estimate_us), ORDER);
+        slot.estimate_us.store(estimate_us, ORDER);
+        slot.since_us.store(now_us, ORDER);
+        self.shared.in_flight.fetch_add(1, ORDER);
         // The worker may leave this slot at this very moment.
-        place.state.fetch_add(IN_FLIGHT - WAITS, Ordering::Release);
+        slot.state.fetch_add(IN_FLIGHT - WAITS, Ordering::Release);
     }
 
     /// Puts as many requests in flight as may be. Returns the number of one worker to wake. If there are
@@ -456,18 +456,18 @@ impl Queue {
     /// Puts the next waiting request in flight, if the rules allow one more. Returns the number of the
     /// worker to wake.
     fn launch_next(&self, now_us: u64) -> Option<u32> {
-        if self.line.in_flight.load(ORDER) >= self.rules.in_flight {
+        if self.shared.in_flight.load(ORDER) >= self.rules.in_flight {
             return None;
         }
-        let waits = |place: &&Place| place.state.load(ORDER) == WAITS;
-        let since_us = |place: &Place| place.since_us.load(ORDER);
+        let waits = |slot: &&Slot| slot.state.load(ORDER) == WAITS;
+        let since_us = |slot: &Slot| slot.since_us.load(ORDER);
         let oldest_us = self.taken().filter(waits).map(since_us).min();
         let newest_first =
             self.judge_delay(oldest_us.map_or(0, |since| now_us.saturating_sub(since)), now_us);
-        let is_in_time = |place: &&Place| now_us.saturating_sub(since_us(place)) < self.rules.patience_us;
-        let next = self.taken().filter(waits).filter(is_in_time).min_by_key(|place| {
-            let since_us = since_us(place);
-            (self.share_us(place), if newest_first { u64::MAX - since_us } else { since_us })
+        let is_in_time = |slot: &&Slot| now_us.saturating_sub(since_us(slot)) < self.rules.timeout_us;
+        let next = self.taken().filter(waits).filter(is_in_time).min_by_key(|slot| {
+            let since_us = since_us(slot);
+            (self.share_us(slot), if newest_first { u64::MAX - since_us } else { since_us })
         })?;
         self.waits_no_more(next);
         self.launch(next, now_us);
@@ -477,20 +477,20 @@ impl Queue {
     /// Records the age of the oldest request, and returns whether the newest goes first.
     fn judge_delay(&self, age_us: u64, now_us: u64) -> bool {
         let Some(target_us) = self.rules.target_us else { return false };
-        let line = self.line;
-        let least_us = line.least_age_us.load(ORDER).min(age_us);
-        if now_us >= line.interval_ends_us.load(ORDER) {
-            line.newest_first.store((least_us > target_us).into(), ORDER);
-            line.least_age_us.store(age_us, ORDER);
-            line.interval_ends_us.store(now_us + INTERVAL_US, ORDER);
+        let shared = self.shared;
+        let least_us = shared.least_age_us.load(ORDER).min(age_us);
+        if now_us >= shared.interval_ends_us.load(ORDER) {
+            shared.newest_first.store((least_us > target_us).into(), ORDER);
+            shared.least_age_us.store(age_us, ORDER);
+            shared.interval_ends_us.store(now_us + INTERVAL_US, ORDER);
         } else {
-            line.least_age_us.store(least_us, ORDER);
+            shared.least_age_us.store(least_us, ORDER);
         }
         // Newest-first ends as soon as there is no standing delay.
         if age_us <= target_us {
-            line.newest_first.store(0, ORDER);
+            shared.newest_first.store(0, ORDER);
         }
-        line.newest_first.load(ORDER) != 0
+        shared.newest_first.load(ORDER) != 0
     }
 }
 
@@ -503,7 +503,7 @@ mod tests {
     use super::*;
 
     const RULES: Rules =
-        Rules { in_flight: 2, waiting: 3, patience_us: 10_000_000, target_us: Some(100_000), is_fair: true };
+        Rules { in_flight: 2, waiting: 3, timeout_us: 10_000_000, target_us: Some(100_000), is_fair: true };
 
     const A: Account = Account::from_number(1);
     const B: Account = Account::from_number(2);
@@ -608,11 +608,11 @@ mod tests {
         let mut of_a = of_a.into_iter();
         assert_eq!(queue.leave(of_a.next().unwrap(), now + 50_000), None);
         waits(enter(&queue, 6, A, now + 50_000));
-        assert_eq!(queue.line.waiting.load(ORDER), 3);
+        assert_eq!(queue.shared.waiting.load(ORDER), 3);
         // The slots of a dead worker are given back, too.
         waits(queue.enter(7, Account::from_number(3), now + 50_000).0);
         queue.clear(2, now + 50_000);
-        assert_eq!(queue.taken().filter(|place| place.state.load(ORDER) & 3 == DISPLACED).count(), 0);
+        assert_eq!(queue.taken().filter(|slot| slot.state.load(ORDER) & 3 == DISPLACED).count(), 0);
     }
 
     /// A client that was away has nothing saved up. It gets its share from now on, not what it did not
@@ -721,7 +721,7 @@ mod tests {
         let (taken, told) = std::sync::mpsc::channel();
         let (release, released) = std::sync::mpsc::channel::<()>();
         let holder = std::thread::spawn(move || {
-            let held = queue.line.lock.lock(Duration::from_secs(20)).expect("it is free");
+            let held = queue.shared.lock.lock(Duration::from_secs(20)).expect("it is free");
             taken.send(()).expect("the test waits");
             let _ = released.recv();
             drop(held);
@@ -811,12 +811,12 @@ mod tests {
                 }
                 let in_flight = held.iter().filter(|(.., ticket)| queue.goes(ticket)).count();
                 // Requests of dead workers keep their slots for a while.
-                let counted = queue.line.in_flight.load(ORDER);
+                let counted = queue.shared.in_flight.load(ORDER);
                 prop_assert!(in_flight as u32 <= counted && counted <= 2);
                 let waiting = held.iter().filter(|(.., ticket)| queue.waits(ticket));
-                prop_assert_eq!(waiting.clone().count() as u32, queue.line.waiting.load(ORDER));
+                prop_assert_eq!(waiting.clone().count() as u32, queue.shared.waiting.load(ORDER));
                 // Late requests are removed by their own workers.
-                let in_time = waiting.filter(|(_, since, _)| now - since < RULES.patience_us).count();
+                let in_time = waiting.filter(|(_, since, _)| now - since < RULES.timeout_us).count();
                 prop_assert!(counted == 2 || in_time == 0, "{in_time} wait, {counted} are in flight");
             }
         }

@@ -1,7 +1,7 @@
 //! The queues of all pools, as shared by the workers of one generation, and the counters of each pool.
 //!
-//! When a request that had to wait goes, its worker is woken through an eventfd, the worker's `bell`. All
-//! workers inherit all bells. The queues themselves outlive a generation, so that a reload does not
+//! When a request that had to wait goes, its worker is woken through an eventfd, the worker's `wakeup`. All
+//! workers inherit all wake-ups. The queues themselves outlive a generation, so that a reload does not
 //! double what is in flight. So do the counters. Workers of one generation cannot wake those of another.
 //! Those check their queues regularly.
 
@@ -21,7 +21,7 @@ use crate::counters::PoolCounters;
 #[derive(Clone, Debug)]
 pub struct Queues {
     of_pools: Arc<[OfPool]>,
-    bells: Arc<[Wake]>,
+    wakeups: Arc<[Wake]>,
     /// The number of the first of these workers. No number is used twice.
     first: u32,
 }
@@ -42,7 +42,7 @@ struct OfPool {
 
 /// One worker's handle to the queues.
 #[derive(Clone, Debug)]
-pub struct Desk {
+pub struct PoolHandle {
     queues: Queues,
     /// The worker's number.
     pub(super) worker: u32,
@@ -69,14 +69,14 @@ impl Queues {
         };
         let of_pools = settings.all_pools().map(|pool| of_pool(&pool)).collect::<io::Result<Arc<[_]>>>()?;
         // Without queues, there is nothing to wake a worker for.
-        let bells = if of_pools.is_empty() { 0 } else { workers };
-        let bells = (0..bells).map(|_| Wake::new()).collect::<io::Result<_>>()?;
-        Ok(Self { of_pools, bells, first })
+        let wakeups = if of_pools.is_empty() { 0 } else { workers };
+        let wakeups = (0..wakeups).map(|_| Wake::new()).collect::<io::Result<_>>()?;
+        Ok(Self { of_pools, wakeups, first })
     }
 
     /// The handle of the worker with this number, counted from 0.
-    pub fn desk(&self, number: usize) -> Desk {
-        Desk { queues: self.clone(), worker: self.first.wrapping_add(number as u32) }
+    pub fn pool_handle(&self, number: usize) -> PoolHandle {
+        PoolHandle { queues: self.clone(), worker: self.first.wrapping_add(number as u32) }
     }
 
     /// Gives back the slots of a worker that has died.
@@ -100,14 +100,14 @@ impl Queues {
     }
 
     fn wake(&self, worker: u32) {
-        if let Some(bell) = self.bells.get(worker.wrapping_sub(self.first) as usize) {
+        if let Some(wakeup) = self.wakeups.get(worker.wrapping_sub(self.first) as usize) {
             // An eventfd can always be written to.
-            let _ = bell.wake();
+            let _ = wakeup.wake();
         }
     }
 }
 
-impl Desk {
+impl PoolHandle {
     /// The queue of the pool of that number.
     pub(super) fn queue(&self, pool: usize) -> Queue {
         self.queues.of_pools[pool].queue
@@ -142,19 +142,19 @@ impl Desk {
 
     /// The descriptor that becomes readable when a request of this worker that had to wait goes. `None`:
     /// there are no applications.
-    pub(super) fn bell(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.own_bell()?.as_fd())
+    pub(super) fn wakeup(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.own_wakeup()?.as_fd())
     }
 
     /// Resets the wake-up.
-    pub(super) fn clear_bell(&self) {
-        if let Some(bell) = self.own_bell() {
-            let _ = bell.clear();
+    pub(super) fn clear_wakeup(&self) {
+        if let Some(wakeup) = self.own_wakeup() {
+            let _ = wakeup.clear();
         }
     }
 
-    fn own_bell(&self) -> Option<&Wake> {
-        self.queues.bells.get(self.worker.wrapping_sub(self.queues.first) as usize)
+    fn own_wakeup(&self) -> Option<&Wake> {
+        self.queues.wakeups.get(self.worker.wrapping_sub(self.queues.first) as usize)
     }
 }
 

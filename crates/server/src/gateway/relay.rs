@@ -19,13 +19,13 @@
 //! client, the connection can only be reset.
 //!
 //! `setup` finds a server. `lending` handles a passed client socket, and `sharing` handles shared memory.
-//! `patience` has the deadlines.
+//! `deadlines` has the deadlines.
 //!
-//! While the client's socket is [passed](super::loan), there is no reply here. The server then reports
+//! While the client's socket is [passed](super::lent_connection), there is no reply here. The server then reports
 //! that it gives the socket back.
 
+mod deadlines;
 mod lending;
-mod patience;
 mod setup;
 mod sharing;
 
@@ -44,9 +44,9 @@ use super::composing::Composing;
 use super::course::{Course, Spent};
 use super::delivery::Delivery;
 use super::failure::Failure;
+use super::lent_connection::LentConnection;
 use super::link::{Link, Setup};
-use super::loan::Loan;
-use super::pool::{PoolPatience, Tried};
+use super::pool::{PoolTimeouts, Tried};
 use super::queue::{Entry, Ticket};
 use super::queues::now_us;
 use super::spool::Spool;
@@ -68,7 +68,7 @@ pub struct Relay {
     asker: Asker,
     /// The number of the pool, and how long its servers may take.
     pool: usize,
-    patience: PoolPatience,
+    timeouts: PoolTimeouts,
     stage: Stage,
     /// The slot among the requests in flight.
     flying: Option<Ticket>,
@@ -80,9 +80,9 @@ pub struct Relay {
     head: Vec<u8>,
     scan: response::Scan,
     delivery: Option<Delivery>,
-    /// The client's socket is passed (`loan`). After that, `returned` is the server's report of what it
+    /// The client's socket is passed (`lent_connection`). After that, `returned` is the server's report of what it
     /// has sent.
-    loan: Option<Loan>,
+    lent_connection: Option<LentConnection>,
     returned: Option<Returned>,
     has_lent: bool,
     /// Descriptors could not be passed, so the stream is used.
@@ -154,7 +154,7 @@ impl Relay {
             is_repeatable: head.method.is_idempotent(),
             asker,
             pool,
-            patience: gateway.pools[pool].patience,
+            timeouts: gateway.pools[pool].timeouts,
             stage: Stage::Body,
             flying: None,
             body: Spool::default(),
@@ -163,7 +163,7 @@ impl Relay {
             head: Vec::new(),
             scan: response::Scan::default(),
             delivery: None,
-            loan: None,
+            lent_connection: None,
             returned: None,
             has_lent: false,
             is_by_stream: false,
@@ -173,7 +173,7 @@ impl Relay {
             composing: None,
             named: None,
             errors: Vec::new(),
-            course: Course::new(gateway.desk.counters(pool)),
+            course: Course::new(gateway.pool_handle.counters(pool)),
             is_overdue: false,
             asked_at: now,
             due_since: now,
@@ -232,8 +232,8 @@ impl Relay {
     pub fn end_body(&mut self, gateway: &mut Gateway, now: Tick) -> Result<(), Failure> {
         (self.asked_at, self.due_since) = (now, now);
         self.course.is_complete();
-        let (worker, account) = (gateway.desk.worker, Account::of(&self.asker.client));
-        let (entry, woken) = gateway.desk.queue(self.pool).enter(worker, account, now_us());
+        let (worker, account) = (gateway.pool_handle.worker, Account::of(&self.asker.client));
+        let (entry, woken) = gateway.pool_handle.queue(self.pool).enter(worker, account, now_us());
         gateway.wake(woken);
         match entry {
             Entry::Goes(ticket) => {
@@ -254,7 +254,7 @@ impl Relay {
     /// Whether the request was in the queue and need not wait there any more.
     pub fn may_go(&self, gateway: &Gateway) -> bool {
         match &self.stage {
-            Stage::Queued(ticket) => !gateway.desk.queue(self.pool).waits(ticket),
+            Stage::Queued(ticket) => !gateway.pool_handle.queue(self.pool).waits(ticket),
             _ => false,
         }
     }
@@ -263,7 +263,7 @@ impl Relay {
     /// name must not be 0.
     pub fn name(&self, gateway: &Gateway, name: u64) {
         if let Stage::Queued(ticket) = &self.stage {
-            gateway.desk.queue(self.pool).name(ticket, name);
+            gateway.pool_handle.queue(self.pool).name(ticket, name);
         }
     }
 
@@ -296,7 +296,7 @@ impl Relay {
                     return Ok(());
                 }
                 Stage::Queued(ticket) => {
-                    let queue = gateway.desk.queue(self.pool);
+                    let queue = gateway.pool_handle.queue(self.pool);
                     if queue.waits(ticket) {
                         return Ok(());
                     }
@@ -425,7 +425,7 @@ impl Relay {
             let (used, output) = link.protocol.receive(input)?;
             match output {
                 Output::NeedInput => return Ok(()),
-                Output::Stdout(_) if self.loan.is_some() => return Err(Failure::TwoReplies),
+                Output::Stdout(_) if self.lent_connection.is_some() => return Err(Failure::TwoReplies),
                 // It comes after the whole reply.
                 Output::Stdout(_) if self.returned.is_some() => {}
                 Output::Stdout(range) => {
@@ -446,7 +446,7 @@ impl Relay {
                 Output::Filled(filled) => self.take_filled(gateway, filled, tools)?,
                 // The server was not asked for this, or this is not the time for it.
                 Output::Knows(_) | Output::Waits => return Err(Failure::Unasked),
-                Output::End { .. } if self.loan.is_some() => return Err(Failure::NotReturned),
+                Output::End { .. } if self.lent_connection.is_some() => return Err(Failure::NotReturned),
                 Output::End { .. } => {
                     self.take_from_area(gateway, true, tools)?;
                     self.rest(gateway, &input[used..], tools.now);
@@ -548,7 +548,7 @@ impl Relay {
 
     /// Counts whether the pool's transport was used.
     fn count_transport(&self, gateway: &Gateway) {
-        let counters = gateway.desk.counters(self.pool);
+        let counters = gateway.pool_handle.counters(self.pool);
         match gateway.pools[self.pool].transport {
             Transport::Stream => {}
             Transport::PassFd if self.has_used => counters.passed.add_among_others(1),
@@ -567,7 +567,7 @@ impl Relay {
             link.abort();
             // The application may continue to work.
             if let Some(ticket) = self.flying.take() {
-                gateway.wake(gateway.desk.queue(self.pool).abandon(ticket, now_us()));
+                gateway.wake(gateway.pool_handle.queue(self.pool).abandon(ticket, now_us()));
             }
         }
         self.let_go(gateway);
@@ -612,7 +612,7 @@ impl Relay {
             waiting = Some(ticket);
         }
         for ticket in [self.flying.take(), waiting].into_iter().flatten() {
-            gateway.wake(gateway.desk.queue(self.pool).leave(ticket, now_us()));
+            gateway.wake(gateway.pool_handle.queue(self.pool).leave(ticket, now_us()));
         }
     }
 
@@ -640,7 +640,7 @@ impl Relay {
 
     /// Counts for the pool that there will be no reply, or no more of it.
     pub fn count_failure(&self, gateway: &Gateway, failure: &Failure) {
-        let counters = gateway.desk.counters(self.pool);
+        let counters = gateway.pool_handle.counters(self.pool);
         counters.failures.add_among_others(1);
         match failure {
             Failure::Full => counters.refused.add_among_others(1),
@@ -651,7 +651,7 @@ impl Relay {
 
     /// Counts for the pool that the client has disconnected.
     pub fn count_client_left(&self, gateway: &Gateway) {
-        gateway.desk.counters(self.pool).clients_left.add_among_others(1);
+        gateway.pool_handle.counters(self.pool).clients_left.add_among_others(1);
     }
 
     /// The site that the request asked, and the terms that the reply must respect.

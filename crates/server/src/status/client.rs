@@ -69,7 +69,7 @@ pub enum Form {
 }
 
 /// How long an answer may take. The server's own census takes up to 100 ms.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest accepted answer. Every status is shorter.
 const LONGEST: u64 = 16 << 20;
@@ -145,7 +145,7 @@ fn exchange(address: &StatusAddress, path: &str) -> io::Result<Vec<u8>> {
     let host = "localhost";
     client::write_request(&mut request, Method::Get, path, host, &[("Connection", "close")], None)
         .map_err(io::Error::other)?;
-    let mut stream = Stream::connect(address, PATIENCE)?;
+    let mut stream = Stream::connect(address, TIMEOUT)?;
     stream.write_all(&request)?;
     let mut answer = Vec::new();
     stream.take(LONGEST).read_to_end(&mut answer)?;

@@ -32,7 +32,7 @@ use crate::listeners;
 const MOST_CONNECTIONS: usize = 16;
 
 /// How long a connection may last, from accepting to closing it.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 16;
@@ -223,7 +223,7 @@ fn serve_one(socket: OwnedFd, sources: &Sources, hosts: &Hosts) -> io::Result<()
         LocalAddress::Inet(address) => Some(address.ip()),
         LocalAddress::Unix(_) => None,
     };
-    let mut stream = Stream::accepted(socket, PATIENCE)?;
+    let mut stream = Stream::accepted(socket, TIMEOUT)?;
     let limits = limits();
     let began = Instant::now();
     let now = || Tick::from_ms(began.elapsed().as_millis() as u64);

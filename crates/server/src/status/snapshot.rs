@@ -15,7 +15,7 @@ use crate::listeners::Listener;
 
 /// How long a worker may take to answer a census. After that, the snapshot shows its connections by state
 /// from the previous census.
-const CENSUS_PATIENCE: Duration = Duration::from_millis(100);
+const CENSUS_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// What a server's snapshots are read from.
 #[derive(Debug)]
@@ -158,7 +158,7 @@ impl Sources {
         loop {
             let done: Vec<bool> = asked.iter().map(is_done).collect();
             let all_have = all().zip(&done).all(|(worker, &done)| done || worker.pid() == 0);
-            if all_have || began.elapsed() >= CENSUS_PATIENCE {
+            if all_have || began.elapsed() >= CENSUS_TIMEOUT {
                 return done;
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -108,7 +108,7 @@ impl RunError {
 
 /// How long stopping at once may take, how long a worker may run beyond its drain timeout, and how long
 /// it may take to die.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long after the drain timeout to stop a worker that has not ended by itself. It may have been told
 /// another timeout before a reload, or may not have noticed this drain yet.
@@ -372,7 +372,7 @@ impl Supervisor {
                     break;
                 }
                 // A process that waits for a disk in the kernel cannot be killed until the disk answers.
-                self.deadline = Instant::now().checked_add(PATIENCE);
+                self.deadline = Instant::now().checked_add(TIMEOUT);
                 self.workers.kill();
             }
             if let Some(trial) = self.trial.as_mut().filter(|trial| trial.is_overdue()) {
@@ -395,7 +395,7 @@ impl Supervisor {
         match self.workers.pids() {
             left if !left.is_empty() => Err(RunError::LeftBehind(left)),
             _ if self.timely => Ok(()),
-            _ => Err(RunError::Killed(PATIENCE)),
+            _ => Err(RunError::Killed(TIMEOUT)),
         }
     }
 
@@ -487,7 +487,7 @@ impl Supervisor {
         // Another signal does not postpone the deadline.
         let after = |time: Duration| Instant::now().checked_add(time);
         self.stop_due = if self.phase == Phase::Drain { after(drain + SLACK) } else { None };
-        self.deadline = self.deadline.into_iter().chain(after(drain + PATIENCE)).min();
+        self.deadline = self.deadline.into_iter().chain(after(drain + TIMEOUT)).min();
     }
 
     /// Starts a trial of the program that the file holds now.

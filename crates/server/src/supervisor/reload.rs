@@ -23,7 +23,7 @@ use crate::listeners::{self, Listeners};
 pub(super) const LOOK: Duration = Duration::from_millis(10);
 
 /// How long they may take to serve.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A reload under way.
 pub(super) struct Reload {
@@ -62,7 +62,7 @@ impl Supervisor {
             self.close_new(&listeners);
             return Err(failed("start a worker")(error));
         }
-        Ok(Reload { settings, listeners, due: Instant::now() + PATIENCE })
+        Ok(Reload { settings, listeners, due: Instant::now() + TIMEOUT })
     }
 
     /// Uses the new settings if their workers serve, or keeps the old ones if the workers fail.
@@ -72,7 +72,7 @@ impl Supervisor {
             Outcome::Serves => self.confirm_reload(),
             Outcome::Failed(why) => self.withdraw_reload(&format!("{why} before it served with them")),
             Outcome::Open if reload.due <= Instant::now() => {
-                self.withdraw_reload(&format!("workers have not started to serve within {PATIENCE:?}"));
+                self.withdraw_reload(&format!("workers have not started to serve within {TIMEOUT:?}"));
             }
             Outcome::Open => {}
         }

@@ -31,7 +31,7 @@ use crate::listeners::{Listener, Listeners};
 use crate::status::Endpoint;
 
 /// How long a trial may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long the trial's worker may take to answer, and how often to check whether it still lives.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -84,7 +84,7 @@ impl Trial {
             // A child of the new program may keep the other end open.
             socket::set_nonblocking(said, true).map_err(cannot)?;
         }
-        let (pid, due) = (child.id(), Some(Instant::now() + PATIENCE));
+        let (pid, due) = (child.id(), Some(Instant::now() + TIMEOUT));
         Ok(Self { pid, program: program.path.clone(), file, settings, said, due })
     }
 
@@ -104,7 +104,7 @@ impl Trial {
             return Ok((self.file, self.settings));
         }
         if self.due.is_none() {
-            return Err(NotUpgraded::Slow(PATIENCE, self.program));
+            return Err(NotUpgraded::Slow(TIMEOUT, self.program));
         }
         let mut said = Vec::new();
         if let Some(stderr) = self.said {

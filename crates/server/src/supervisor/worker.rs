@@ -15,7 +15,7 @@ use crate::content::{Content, Resolvers, SharedFiles};
 use crate::control::Control;
 use crate::counters::Counters;
 use crate::faults;
-use crate::gateway::Desk;
+use crate::gateway::PoolHandle;
 use crate::listeners::Share;
 use crate::memory;
 use crate::service::Service;
@@ -30,7 +30,7 @@ pub(super) fn serve(
     settings: &Settings,
     cpus: Option<&[usize]>,
     listeners: Share,
-    threads: &[(&'static Counters, Desk)],
+    threads: &[(&'static Counters, PoolHandle)],
     control: Arc<Control>,
     common: Option<(&Common, &SharedFiles)>,
     access_logs: &[Arc<LogFile>],
@@ -83,10 +83,11 @@ pub(super) fn serve(
         Content::sharing(Arc::clone(&resolvers), table, &sites, ranges)
     };
     faults::at("services");
-    let service = |(thread, (counters, desk)): (usize, &(&'static Counters, Desk))| {
+    let service = |(thread, (counters, pool_handle)): (usize, &(&'static Counters, PoolHandle))| {
         let logs = AccessLogs::new(settings, &writers, counters);
         let common = common.map(|(common, _)| common.clone());
-        let mut service = Service::new(content(thread), settings, counters, logs, common, desk.clone())?;
+        let mut service =
+            Service::new(content(thread), settings, counters, logs, common, pool_handle.clone())?;
         service.tells_of_table &= of_process.is_none();
         Ok(service)
     };
@@ -105,7 +106,7 @@ pub(super) fn serve(
 
 /// For `sluice memory`: the memory that this process has before it serves, divided equally among its
 /// threads.
-fn note_start_memory(threads: &[(&'static Counters, Desk)]) {
+fn note_start_memory(threads: &[(&'static Counters, PoolHandle)]) {
     // If the kernel does not report it, the model has no such figure.
     let bytes = memory::own_bytes().unwrap_or(0);
     for (block, _) in threads {

@@ -65,7 +65,7 @@ pub(super) struct Workers {
     /// The queues of all applications that have existed.
     lines: Lines,
     /// How many handles to queues have been given out, to workers of all generations.
-    desks: u32,
+    pool_handles: u32,
 }
 
 /// A generation on trial.
@@ -162,7 +162,7 @@ impl Workers {
             leaving: 0,
             queues: None,
             lines: Lines::default(),
-            desks: 0,
+            pool_handles: 0,
         })
     }
 
@@ -289,9 +289,9 @@ impl Workers {
         let crews = crews.collect::<io::Result<Vec<_>>>()?;
         let files = self.shared_files(settings)?;
         let threads = layout.threads(Role::Serve);
-        let desks = Position::all(settings).count() * threads;
-        let queues = Queues::new(settings, desks, self.desks, &mut self.lines)?;
-        self.desks = self.desks.wrapping_add(desks as u32);
+        let pool_handles = Position::all(settings).count() * threads;
+        let queues = Queues::new(settings, pool_handles, self.pool_handles, &mut self.lines)?;
+        self.pool_handles = self.pool_handles.wrapping_add(pool_handles as u32);
         for (number, position) in Position::all(settings).enumerate() {
             let control = Arc::new(Control::of(crews[position.copy].clone(), position.worker)?);
             if on_trial {
@@ -657,8 +657,9 @@ impl Place {
         control.begin();
         let accepted_before = self.accepted();
         let serving = self.position.listeners(settings, &copies[self.position.copy]);
-        let desk = |thread| self.queues.desk(self.number * self.counters.len() + thread);
-        let threads: Vec<_> = self.counters.iter().zip(0..).map(|(&block, at)| (block, desk(at))).collect();
+        let pool_handle = |thread| self.queues.pool_handle(self.number * self.counters.len() + thread);
+        let threads: Vec<_> =
+            self.counters.iter().zip(0..).map(|(&block, at)| (block, pool_handle(at))).collect();
         let work = |share: Share, common: Option<(&Common, &SharedFiles)>| {
             let ended = worker::serve(settings, cpus, share, &threads, control, common, access_logs);
             exit_code("a worker", ended)

@@ -28,19 +28,19 @@ pub struct Held {
 const NAP: Duration = Duration::from_millis(5);
 
 impl Mutex {
-    /// Takes the mutex as soon as no other thread holds it. `None`: that takes longer than `patience`.
+    /// Takes the mutex as soon as no other thread holds it. `None`: that takes longer than `timeout`.
     /// With zero, this tries once without waiting.
     ///
     /// # Panics
     ///
     /// The calling thread already holds it.
-    pub fn lock(&'static self, patience: Duration) -> Option<Held> {
+    pub fn lock(&'static self, timeout: Duration) -> Option<Held> {
         let thread = Thread::current();
         assert!(!thread.holds(self), "a mutex locked twice by one thread");
         thread.announce(self);
         let held = match self.take(thread.id, 0) {
             Ok(()) => Some(self.held(&thread, false)),
-            Err(_) => self.lock_contended(&thread, patience),
+            Err(_) => self.lock_contended(&thread, timeout),
         };
         if held.is_none() {
             thread.withdraw();
@@ -49,8 +49,8 @@ impl Mutex {
     }
 
     #[cold]
-    fn lock_contended(&'static self, thread: &Thread, patience: Duration) -> Option<Held> {
-        let end = Instant::now() + patience;
+    fn lock_contended(&'static self, thread: &Thread, timeout: Duration) -> Option<Held> {
+        let end = Instant::now() + timeout;
         let mut contended = 0;
         loop {
             let Err(now) = self.take(thread.id, contended) else { return Some(self.held(thread, false)) };

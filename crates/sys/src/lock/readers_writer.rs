@@ -58,7 +58,7 @@ pub enum Unread {
     /// The last writer died. The caller is now the writer: it must repair what is half changed, and then
     /// try again.
     Repair(Writing),
-    /// Another process has held the lock for longer than the caller's `patience`.
+    /// Another process has held the lock for longer than the caller's `timeout`.
     Busy,
 }
 
@@ -74,19 +74,19 @@ impl ReadersWriter {
     /// Waits until no writer is active, then reads from `place`. No other reader may use this place, and
     /// it must not be reading already.
     #[inline]
-    pub fn read(&self, place: usize, patience: Duration) -> Result<Reading, Unread> {
+    pub fn read(&self, place: usize, timeout: Duration) -> Result<Reading, Unread> {
         self.readers[place].reading.store(1, Ordering::SeqCst);
         if self.writer.writing.load(Ordering::SeqCst) == 0 {
             return Ok(Reading { lock: *self, place });
         }
-        self.read_behind_writer(place, patience)
+        self.read_behind_writer(place, timeout)
     }
 
     #[cold]
-    fn read_behind_writer(&self, place: usize, patience: Duration) -> Result<Reading, Unread> {
+    fn read_behind_writer(&self, place: usize, timeout: Duration) -> Result<Reading, Unread> {
         self.clear(place);
-        let end = Instant::now() + patience;
-        let held = self.writer.mutex.lock(patience).ok_or(Unread::Busy)?;
+        let end = Instant::now() + timeout;
+        let held = self.writer.mutex.lock(timeout).ok_or(Unread::Busy)?;
         if held.owner_died() {
             return Err(self.begin_to_write(held, end).map_or(Unread::Busy, Unread::Repair));
         }
@@ -96,10 +96,10 @@ impl ReadersWriter {
         Ok(Reading { lock: *self, place })
     }
 
-    /// Waits until there are no readers and no other writer. `None`: that takes longer than `patience`.
-    pub fn write(&self, patience: Duration) -> Option<Writing> {
-        let end = Instant::now() + patience;
-        self.begin_to_write(self.writer.mutex.lock(patience)?, end)
+    /// Waits until there are no readers and no other writer. `None`: that takes longer than `timeout`.
+    pub fn write(&self, timeout: Duration) -> Option<Writing> {
+        let end = Instant::now() + timeout;
+        self.begin_to_write(self.writer.mutex.lock(timeout)?, end)
     }
 
     /// Resets the lock to its free state. Call this only when no process uses it.

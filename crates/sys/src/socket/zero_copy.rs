@@ -146,7 +146,7 @@ fn completed(fd: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     // SAFETY: all zeros are a valid message, whose fields below live for the call.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_control = space.0.as_mut_ptr().cast();
-    message.msg_controllen = space.0.len();
+    message.msg_controllen = size_of::<Space>() as _;
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
     // SAFETY: as above.
     if unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, flags) } < 0 {
@@ -162,8 +162,8 @@ fn completed(fd: BorrowedFd<'_>) -> io::Result<Option<u32>> {
         (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR)
     );
     // SAFETY: it only computes.
-    let least = unsafe { libc::CMSG_LEN(size_of::<libc::sock_extended_err>() as u32) } as usize;
-    if !has_error || header.cmsg_len < least {
+    let least = unsafe { libc::CMSG_LEN(size_of::<libc::sock_extended_err>() as u32) };
+    if !has_error || header.cmsg_len < least as _ {
         return Err(io::ErrorKind::InvalidData.into());
     }
     // SAFETY: the check above shows that the message is this long; any bytes are a valid error.

@@ -8,7 +8,7 @@ use libtest_mimic::{Arguments, Trial};
 use sys::process::{self, Ended};
 
 /// Longer than anything in these tests takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The tests, each with its name, as the arguments of the process ask for them.
 pub(crate) fn run(tests: impl IntoIterator<Item = (&'static str, fn())>) -> ExitCode {
@@ -33,7 +33,7 @@ pub(crate) fn await_end(child: u32) -> Ended {
             assert!(process::reap(child).unwrap());
             return ended;
         }
-        assert!(began.elapsed() < PATIENCE, "the child has not ended");
+        assert!(began.elapsed() < TIMEOUT, "the child has not ended");
         std::thread::sleep(Duration::from_micros(200));
     }
 }

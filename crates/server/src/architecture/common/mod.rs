@@ -1,9 +1,9 @@
 //! What every architecture needs, however it runs connections: listeners in use, samples of their accept
 //! queues, an orderly end, and names for the sources of events.
 
-pub(super) mod doors;
 pub(super) mod ending;
 pub(super) mod failing;
+pub(super) mod listener_handles;
 pub(super) mod samples;
 pub(super) mod token;
 

@@ -4,17 +4,17 @@ use std::os::fd::AsFd;
 
 use sys::tcp_info::{self, AcceptQueue};
 
-use super::doors::Door;
+use super::listener_handles::ListenerHandle;
 use crate::accept::{AcceptPolicy, Queue};
 use crate::counters::Counters;
 
 /// Samples how many connections wait to be accepted at these listeners, if the kernel reports it.
 pub(in crate::architecture) fn sample_queue<'a>(
-    doors: impl Iterator<Item = &'a Door>,
+    handles: impl Iterator<Item = &'a ListenerHandle>,
     policy: &mut AcceptPolicy,
     counters: &Counters,
 ) -> Option<()> {
-    let queues = doors.filter_map(|door| tcp_info::accept_queue(&*door.listener).ok());
+    let queues = handles.filter_map(|handle| tcp_info::accept_queue(&*handle.listener).ok());
     let seen = queues.reduce(|sum, queue| AcceptQueue {
         length: sum.length.saturating_add(queue.length),
         limit: sum.limit.saturating_add(queue.limit),

@@ -22,11 +22,11 @@ pub(in crate::architecture) enum Kind {
     /// The application's server that handles a client's request. The index is the client's slot.
     Application,
     /// A request that had to wait in a pool's queue may proceed.
-    Bell,
+    Wakeup,
 }
 
 const KINDS: [Kind; 6] =
-    [Kind::Client, Kind::Listener, Kind::Supervisor, Kind::Helpers, Kind::Application, Kind::Bell];
+    [Kind::Client, Kind::Listener, Kind::Supervisor, Kind::Helpers, Kind::Application, Kind::Wakeup];
 
 impl Token {
     /// For kinds that have only one descriptor.

@@ -4,7 +4,7 @@
 use std::io;
 
 use super::EventLoop;
-use crate::architecture::common::doors::Accepted;
+use crate::architecture::common::listener_handles::Accepted;
 use crate::architecture::common::samples::sample_wait;
 
 impl EventLoop {
@@ -13,7 +13,7 @@ impl EventLoop {
         let mut pending = false;
         for port in &mut self.accepting.ports {
             // If the listener is to be closed, a queue that was empty once need not be empty at the end.
-            port.pending |= port.door.is_retiring();
+            port.pending |= port.handle.is_retiring();
             pending |= port.pending;
         }
         if !pending {

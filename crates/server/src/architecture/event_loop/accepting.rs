@@ -9,7 +9,7 @@ use sys::tcp_info::accept_queue;
 use super::room::Pressure;
 use crate::accept::{AcceptPolicy, Gate};
 use crate::allotment::Allotment;
-use crate::architecture::common::doors::{Accepted, Door};
+use crate::architecture::common::listener_handles::{Accepted, ListenerHandle};
 use crate::architecture::common::samples::sample_queue;
 use crate::architecture::common::token::{Kind, Token};
 use crate::architecture::events::{EventMechanism, Registration};
@@ -33,7 +33,7 @@ pub(super) struct Accepting {
 
 /// A listener in the loop.
 pub(super) struct Port {
-    pub(super) door: Door,
+    pub(super) handle: ListenerHandle,
     /// Names the listener in its events.
     number: u32,
     pub(super) registration: Registration,
@@ -48,10 +48,11 @@ impl Accepting {
     /// Marks every listener as pending. Connections that were queued before the registration are found only
     /// by trying to accept.
     pub(super) fn new(listeners: Share, settings: &Settings, now: Tick) -> Self {
-        let doors = Door::all(listeners).into_iter();
-        let port = |(door, number)| Port { door, number, registration: Registration::None, pending: true };
+        let handles = ListenerHandle::all(listeners).into_iter();
+        let port =
+            |(handle, number)| Port { handle, number, registration: Registration::None, pending: true };
         Self {
-            ports: doors.zip(0..).map(port).collect(),
+            ports: handles.zip(0..).map(port).collect(),
             gate: Gate::new(Allotment::of(settings).connections),
             policy: AcceptPolicy::new(settings.event.accept_limit),
             pressure: Pressure::new(now),
@@ -84,12 +85,12 @@ impl Accepting {
         service: &mut Service,
         complaints: &mut Limited,
     ) -> Accepted {
-        self.ports[at].door.accept(service, &mut self.gate, complaints)
+        self.ports[at].handle.accept(service, &mut self.gate, complaints)
     }
 
     /// Samples how many connections wait to be accepted.
     pub(super) fn sample_queue(&mut self, counters: &Counters) -> Option<()> {
-        let pending = self.ports.iter().filter(|port| port.pending).map(|port| &port.door);
+        let pending = self.ports.iter().filter(|port| port.pending).map(|port| &port.handle);
         sample_queue(pending, &mut self.policy, counters)
     }
 
@@ -97,9 +98,9 @@ impl Accepting {
     /// any. That counts as a quarter of the open connections.
     pub(super) fn count_waiting(&self, open: u32) -> u32 {
         let some = open.div_ceil(4);
-        let waiting = |port: &Port| match accept_queue(&*port.door.listener) {
+        let waiting = |port: &Port| match accept_queue(&*port.handle.listener) {
             Ok(queue) => queue.length,
-            Err(_) if port.door.listener.has_queue() => some,
+            Err(_) if port.handle.listener.has_queue() => some,
             Err(_) => 0,
         };
         self.ports.iter().filter(|port| port.pending).map(waiting).fold(0, u32::saturating_add)
@@ -122,7 +123,7 @@ impl Accepting {
         let alone = self.wake != Wake::All;
         for port in &mut self.ports {
             let wanted = room || !port.pending;
-            let listener = port.door.listener.as_fd();
+            let listener = port.handle.listener.as_fd();
             port.registration = match (port.registration, wanted) {
                 (Registration::None, true) => {
                     let token = Token { kind: Kind::Listener, generation: 0, index: port.number };
@@ -153,7 +154,7 @@ impl Accepting {
         }
         self.accepted_since_added = 0;
         for port in &mut self.ports {
-            events.remove_if(port.door.listener.as_fd(), port.registration);
+            events.remove_if(port.handle.listener.as_fd(), port.registration);
             port.registration = Registration::None;
         }
         true
@@ -162,6 +163,6 @@ impl Accepting {
 
 impl Port {
     pub(super) fn is_retiring(&self) -> bool {
-        self.door.is_retiring()
+        self.handle.is_retiring()
     }
 }

@@ -1,5 +1,5 @@
 //! Applications in the event loop. The loop watches the sockets of their servers for the connections that
-//! have a request there. It watches a wake-up, the gateway's `bell`, for connections whose request waits in
+//! have a request there. It watches a wake-up, the gateway's `wakeup`, for connections whose request waits in
 //! a queue.
 
 use std::os::fd::AsFd;
@@ -67,9 +67,9 @@ impl EventLoop {
         self.agenda.add(token.index, registered);
     }
 
-    /// The wake-up (`bell`) has been signalled.
-    pub(super) fn heed_bell(&mut self) {
-        self.service.gateway.clear_bell();
+    /// The wake-up (`wakeup`) has been signalled.
+    pub(super) fn heed_wakeup(&mut self) {
+        self.service.gateway.clear_wakeup();
         self.let_called_go();
     }
 

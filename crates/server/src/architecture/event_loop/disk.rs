@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use http1::Tick;
 
 use super::{EventLoop, HELPERS};
-use crate::content::{Admitted, Lookup, Patience};
+use crate::content::{Admitted, Lookup, MayBlock};
 use crate::helpers::{Done, Finished, Helpers, Job, Waiter};
 
 /// A disk that is behind finishes something in this time. A disk that hangs must not keep out clients that
@@ -22,7 +22,7 @@ impl EventLoop {
     /// The event mechanism does not accept their eventfd.
     pub fn with_helpers(mut self, helpers: Helpers) -> io::Result<Self> {
         self.waiting.events.watch(helpers.as_fd(), HELPERS)?;
-        self.service.patience = Patience::None;
+        self.service.may_block = MayBlock::Never;
         self.postponed.helpers = Some(helpers);
         Ok(self)
     }

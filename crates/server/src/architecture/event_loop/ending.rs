@@ -6,8 +6,8 @@ use http1::Tick;
 
 use super::EventLoop;
 use super::accepting::Port;
-use crate::architecture::common::doors::Accepted;
 use crate::architecture::common::ending::{Begins, Census};
+use crate::architecture::common::listener_handles::Accepted;
 
 impl EventLoop {
     /// The supervisor has woken this worker. Another worker without room may have done so too, to make a
@@ -30,7 +30,7 @@ impl EventLoop {
             Some(Begins::Retiring) => self.retire(),
             Some(Begins::Draining) => {
                 let now = self.service.clock.tick;
-                self.accepting.ports.iter_mut().for_each(|port| port.door.drain(now, &self.control));
+                self.accepting.ports.iter_mut().for_each(|port| port.handle.drain(now, &self.control));
                 self.say_close_from_now_on();
             }
             None => {}
@@ -41,7 +41,7 @@ impl EventLoop {
     fn retire(&mut self) {
         for port in &self.accepting.ports {
             // Other processes have the same socket open, so closing it here would not end its registration.
-            self.waiting.events.remove_if(port.door.listener.as_fd(), port.registration);
+            self.waiting.events.remove_if(port.handle.listener.as_fd(), port.registration);
         }
         // From here on the kernel wakes other processes. For connections that came before, it may have
         // woken only this process. The supervisor wakes the others once more for connections that find no
@@ -56,7 +56,7 @@ impl EventLoop {
             }
         }
         while let Some(port) = self.accepting.ports.pop() {
-            port.door.let_go(
+            port.handle.let_go(
                 &self.service,
                 &self.control,
                 self.accepting.ports.iter().map(Port::is_retiring),
@@ -97,11 +97,12 @@ impl EventLoop {
     /// Closes listeners that retire and are empty by now.
     fn close_listeners(&mut self, now: Tick) {
         let control = &self.control;
-        while let Some(at) = self.accepting.ports.iter_mut().position(|port| port.door.is_over(now, control))
+        while let Some(at) =
+            self.accepting.ports.iter_mut().position(|port| port.handle.is_over(now, control))
         {
             let port = self.accepting.ports.swap_remove(at);
-            self.waiting.events.remove_if(port.door.listener.as_fd(), port.registration);
-            port.door.let_go(
+            self.waiting.events.remove_if(port.handle.listener.as_fd(), port.registration);
+            port.handle.let_go(
                 &self.service,
                 &self.control,
                 self.accepting.ports.iter().map(Port::is_retiring),

@@ -39,7 +39,7 @@ impl EventLoop {
                 Kind::Listener => self.accepting.note(token.index),
                 Kind::Supervisor => self.heed_supervisor(),
                 Kind::Helpers => self.heed_helpers(),
-                Kind::Bell => self.heed_bell(),
+                Kind::Wakeup => self.heed_wakeup(),
             }
         }
         Ok(())

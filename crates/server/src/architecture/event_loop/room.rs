@@ -75,9 +75,10 @@ impl EventLoop {
             let index = self.next_in_turn();
             let Some(registered) = self.connections.get_mut(index) else { continue };
             // Its request may have just arrived.
-            let dawdles = !registered.due && registered.conversation.dawdles(&self.service.limits, now);
-            if dawdles {
-                let turn = registered.conversation.give_way(&mut self.service);
+            let is_too_slow =
+                !registered.due && registered.conversation.is_too_slow(&self.service.limits, now);
+            if is_too_slow {
+                let turn = registered.conversation.make_room(&mut self.service);
                 self.service.counters.connections_closed_under_pressure.add(1);
                 self.settle(index, turn);
             } else if !registered.conversation.machine().drain() {

@@ -83,8 +83,9 @@ impl World {
         let sites = settings.all_sites();
         let resolvers = Arc::new(Resolvers::new(&sites).unwrap());
         let content = Content::new(Arc::clone(&resolvers), &sites, 100, settings.limits.ranges);
-        let desk = Queues::new(&settings, 1, 0, &mut Lines::default()).unwrap().desk(0);
-        let service = Service::new(content, &settings, counters, AccessLogs::default(), None, desk).unwrap();
+        let pool_handle = Queues::new(&settings, 1, 0, &mut Lines::default()).unwrap().pool_handle(0);
+        let service =
+            Service::new(content, &settings, counters, AccessLogs::default(), None, pool_handle).unwrap();
         let now = service.clock.tick;
         let control = Arc::new(Control::new().unwrap());
         let mut server = EventLoop::new(service, Share::default(), &settings, control).unwrap();

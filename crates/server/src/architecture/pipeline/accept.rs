@@ -38,11 +38,11 @@ use sys::poll;
 use sys::tcp_info;
 
 use super::Pipeline;
-use super::bells::AcceptorBell;
 use super::lane::Lane;
 use super::traveller::{Boxed, Traveller};
+use super::wakeups::AcceptorWakeup;
 use crate::accept::{AcceptPolicy, Cost, Gate, Turn};
-use crate::architecture::common::doors::{Accepted, Door};
+use crate::architecture::common::listener_handles::{Accepted, ListenerHandle};
 use crate::architecture::common::samples::{sample_queue, sample_wait};
 use crate::channel::{Client, Plain};
 use crate::config::Settings;
@@ -53,7 +53,7 @@ use crate::service::Service;
 
 /// A listener of an acceptor.
 struct Port {
-    door: Door,
+    handle: ListenerHandle,
     /// Its number among all listeners of the pipeline.
     number: usize,
     /// The lane that it belongs to, if any.
@@ -125,15 +125,15 @@ impl<'p> Acceptor<'p> {
         pipeline: &'p Pipeline,
         number: u16,
         service: Service,
-        doors: Vec<(Door, usize, Option<u16>)>,
+        handles: Vec<(ListenerHandle, usize, Option<u16>)>,
         settings: &Settings,
     ) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         epoll.add(&pipeline.acceptors[usize::from(number)], WAKE, Interest::READABLE)?;
-        for (door, ..) in &doors {
-            epoll.add(&*door.listener, LISTENERS, Interest::READABLE)?;
+        for (handle, ..) in &handles {
+            epoll.add(&*handle.listener, LISTENERS, Interest::READABLE)?;
         }
-        let port = |(door, number, lane)| Port { door, number, lane, pending: true };
+        let port = |(handle, number, lane)| Port { handle, number, lane, pending: true };
         let policy = AcceptPolicy::new(settings.event.accept_limit);
         policy.state().publish(service.counters);
         service.counters.stage_threads[Stage::Accept as usize].set(1);
@@ -143,7 +143,7 @@ impl<'p> Acceptor<'p> {
             pipeline,
             number,
             service,
-            ports: doors.into_iter().map(port).collect(),
+            ports: handles.into_iter().map(port).collect(),
             epoll,
             events: Events::with_capacity(16),
             gate: Gate::new(u32::MAX),
@@ -165,14 +165,14 @@ impl<'p> Acceptor<'p> {
     ///
     /// Waiting for events stops working.
     pub(super) fn run(mut self) -> io::Result<()> {
-        self.bell().is_of_this_thread();
+        self.wakeup().is_of_this_thread();
         self.pipeline.control.arrive_with_all();
         while !self.pipeline.is_over.load(Ordering::Acquire) {
             self.service.begin_turn();
             self.heed_supervisor();
             self.accept_phase();
             let control = &self.pipeline.control;
-            self.close_ports(|port, now| port.door.is_over(now, control));
+            self.close_ports(|port, now| port.handle.is_over(now, control));
             if self.ports.is_empty() {
                 break;
             }
@@ -184,7 +184,7 @@ impl<'p> Acceptor<'p> {
         Ok(())
     }
 
-    fn bell(&self) -> &'p AcceptorBell {
+    fn wakeup(&self) -> &'p AcceptorWakeup {
         &self.pipeline.acceptors[usize::from(self.number)]
     }
 
@@ -192,20 +192,20 @@ impl<'p> Acceptor<'p> {
     fn accept_phase(&mut self) {
         for port in &mut self.ports {
             // If the listener is to be closed, a queue that was empty once need not be empty at the end.
-            port.pending |= port.door.is_retiring();
+            port.pending |= port.handle.is_retiring();
         }
         if !self.ports.iter().any(|port| port.pending) {
             return;
         }
         let mut sample = self.policy.sampling_is_due(self.service.clock.ns) && self.sample_queue().is_some();
         let limit = self.policy.budget().connections;
-        let ahead = self.bell().ahead();
+        let ahead = self.wakeup().ahead();
         let mut accepted = 0;
         for at in 0..self.ports.len() {
             while self.ports[at].pending && ahead + accepted < limit && self.has_room() {
-                let Port { door, lane, .. } = &self.ports[at];
+                let Port { handle, lane, .. } = &self.ports[at];
                 let lane = *lane;
-                match door.accept(&mut self.service, &mut self.gate, &mut self.complaints) {
+                match handle.accept(&mut self.service, &mut self.gate, &mut self.complaints) {
                     Accepted::Client(mut client) => {
                         accepted += 1;
                         if std::mem::take(&mut sample) {
@@ -290,7 +290,7 @@ impl<'p> Acceptor<'p> {
                 }
             }
         } else {
-            self.bell().handed_on();
+            self.wakeup().handed_on();
             let traveller = Traveller::new(conversation, lane, Some(self.number), self.service.clock.ns);
             self.batches[usize::from(lane)].push_back(Box::new(traveller));
         }
@@ -312,7 +312,7 @@ impl<'p> Acceptor<'p> {
     /// Waits until all connections that it handed on have had their first turn, and the poll stages have
     /// handed on all connections with events. So no new connection comes in ahead of them.
     fn await_stages(&self) {
-        self.await_until(|| self.bell().ahead() == 0);
+        self.await_until(|| self.wakeup().ahead() == 0);
         for poll in [&self.pipeline.read_poll, &self.pipeline.write_poll] {
             if let Some(pass) = poll.pass_to_come() {
                 self.await_until(|| poll.has_made(pass));
@@ -371,7 +371,7 @@ impl<'p> Acceptor<'p> {
     fn await_clients(&mut self) -> io::Result<()> {
         let now = self.service.clock.tick;
         let pending = self.ports.iter().any(|port| port.pending);
-        let ending = self.ports.iter().any(|port| port.door.is_retiring());
+        let ending = self.ports.iter().any(|port| port.handle.is_retiring());
         let paused = self.gate.paused_until().map(|until| until.remaining(now).max(1) * Tick::MS);
         let paused = paused.or_else(|| self.held_ms());
         let is_full = paused.is_some() || self.pipeline.is_crowded.load(Ordering::Acquire);
@@ -379,19 +379,19 @@ impl<'p> Acceptor<'p> {
             return Ok(());
         }
         let began_ns = sys::clock::monotonic_ns();
-        let mut patience = ending.then_some(ENDING_MS);
+        let mut timeout = ending.then_some(ENDING_MS);
         let is_called = if pending && is_full {
             // The accept queues are not empty, so waiting for the listeners would return at once.
-            patience = patience.or(paused).or(Some(PRESSURE_MS));
-            let [told] = poll::wait_for([(self.bell().as_fd(), Interest::READABLE)], patience)?;
+            timeout = timeout.or(paused).or(Some(PRESSURE_MS));
+            let [told] = poll::wait_for([(self.wakeup().as_fd(), Interest::READABLE)], timeout)?;
             told.readable
         } else {
-            self.epoll.wait(&mut self.events, patience)?;
+            self.epoll.wait(&mut self.events, timeout)?;
             self.ports.iter_mut().for_each(|port| port.pending = true);
             self.events.iter().any(|event| event.token == WAKE)
         };
         if is_called {
-            self.bell().clear();
+            self.wakeup().clear();
             self.ports.iter_mut().for_each(|port| port.pending = true);
         }
         self.service.counters.event_waits.add(1);
@@ -407,7 +407,7 @@ impl<'p> Acceptor<'p> {
 
     /// Samples how many connections wait to be accepted.
     fn sample_queue(&mut self) -> Option<()> {
-        let pending = self.ports.iter().filter(|port| port.pending).map(|port| &port.door);
+        let pending = self.ports.iter().filter(|port| port.pending).map(|port| &port.handle);
         sample_queue(pending, &mut self.policy, self.service.counters)
     }
 
@@ -428,7 +428,7 @@ impl<'p> Acceptor<'p> {
             }
             Phase::Drain => {
                 let now = self.service.clock.tick;
-                self.ports.iter_mut().for_each(|port| port.door.drain(now, &self.pipeline.control));
+                self.ports.iter_mut().for_each(|port| port.handle.drain(now, &self.pipeline.control));
             }
         }
     }
@@ -439,8 +439,8 @@ impl<'p> Acceptor<'p> {
             let port = self.ports.swap_remove(at);
             // Other processes have the same socket open, so closing it here would not end its registration.
             // Removing a registered socket cannot fail.
-            let _ = self.epoll.remove(&*port.door.listener);
-            self.pipeline.shut(port.door, port.number, &self.service);
+            let _ = self.epoll.remove(&*port.handle.listener);
+            self.pipeline.shut(port.handle, port.number, &self.service);
         }
     }
 
@@ -482,7 +482,7 @@ impl<'p> Acceptor<'p> {
                 let index = self.next_in_turn(places);
                 let mut waiting = lane.waiting.lock();
                 let Some(one) = waiting.at(index) else { continue };
-                if one.conversation.dawdles(&self.service.limits, now) {
+                if one.conversation.is_too_slow(&self.service.limits, now) {
                     Pipeline::ask_to_leave(one);
                     let Some(traveller) = waiting.take_at(index) else { continue };
                     drop(waiting);
@@ -523,9 +523,9 @@ impl<'p> Acceptor<'p> {
     /// any. That counts as a quarter of the open connections.
     fn count_outside(&self) -> u32 {
         let some = self.pipeline.open.load(Ordering::Acquire).div_ceil(4);
-        let outside = |port: &Port| match tcp_info::accept_queue(&*port.door.listener) {
+        let outside = |port: &Port| match tcp_info::accept_queue(&*port.handle.listener) {
             Ok(queue) => queue.length,
-            Err(_) if port.door.listener.has_queue() => some,
+            Err(_) if port.handle.listener.has_queue() => some,
             Err(_) => 0,
         };
         self.ports.iter().filter(|port| port.pending).map(outside).fold(0, u32::saturating_add)

@@ -58,7 +58,7 @@ pub(super) struct Controllers<'s> {
     looked_ns: u64,
     crews: Vec<Crew<'s>>,
     batches: Option<Batches>,
-    admission: Option<Doorkeeper>,
+    admission: Option<AdmissionControl>,
 }
 
 /// The threads of a stage in a lane.
@@ -82,7 +82,7 @@ struct Batches {
 }
 
 /// Admission to the Accept stage.
-struct Doorkeeper {
+struct AdmissionControl {
     law: Admission,
     /// Connections accepted, and replies in time and late, at the last sample.
     seen: [u64; 3],
@@ -100,9 +100,9 @@ impl<'s> Controllers<'s> {
         let steers = settings.pipeline.controllers;
         let mut crews = if steers { crews(pipeline, cpus, starts) } else { Vec::new() };
         let batches = steers.then(|| Batches { law: Batch::new(pipeline.batch() as u32), seen: (0, 0) });
-        let admission = pipeline.target_ns.map(|target_ns| Doorkeeper {
+        let admission = pipeline.target_ns.map(|target_ns| AdmissionControl {
             law: Admission::new(target_ns),
-            seen: Doorkeeper::counts(pipeline),
+            seen: AdmissionControl::counts(pipeline),
         });
         for crew in &mut crews {
             crew.come();
@@ -140,8 +140,8 @@ impl<'s> Controllers<'s> {
         if let Some(batches) = &mut self.batches {
             batches.look(pipeline, counters);
         }
-        if let Some(doorkeeper) = &mut self.admission {
-            doorkeeper.look(pipeline, ns, counters);
+        if let Some(admission) = &mut self.admission {
+            admission.look(pipeline, ns, counters);
         }
     }
 }
@@ -244,7 +244,7 @@ impl Batches {
     }
 }
 
-impl Doorkeeper {
+impl AdmissionControl {
     fn look(&mut self, pipeline: &Pipeline, ns: u64, counters: &Counters) {
         let now = Self::counts(pipeline);
         let seen = std::mem::replace(&mut self.seen, now);

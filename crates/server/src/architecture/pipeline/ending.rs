@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Pipeline;
-use super::bells::AcceptorBell;
 use super::traveller::Boxed;
+use super::wakeups::AcceptorWakeup;
 use crate::architecture::common::ending::{Census, Ending};
 use crate::config::Settings;
 use crate::control::{Control, Phase};
@@ -56,7 +56,7 @@ impl Keeper {
             }
         }
         // They read the phase themselves, and check their listeners.
-        pipeline.acceptors.iter().for_each(AcceptorBell::wake);
+        pipeline.acceptors.iter().for_each(AcceptorWakeup::wake);
     }
 
     /// Continues an end of service. `has_moved`: this turn has found events or expired deadlines.
@@ -78,7 +78,7 @@ impl Keeper {
             tracing::warn!("{open} connections cut off: the drain timeout is over");
             return cut_off(pipeline);
         }
-        if !pipeline.doors_are_shut() {
+        if !pipeline.all_listeners_are_closed() {
             return;
         }
         if open == 0 {

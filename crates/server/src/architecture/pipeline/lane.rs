@@ -10,10 +10,10 @@ use sys::event::Interest;
 use sys::socket;
 
 use super::Pipeline;
-use super::bells::{AcceptorBell, Poll};
 use super::queue::Queue;
 use super::traveller::{Boxed, Errand, Traveller};
 use super::waiting::{Arrival, Number, Waiting};
+use super::wakeups::{AcceptorWakeup, Poll};
 use crate::architecture::common::token::{Kind, Token};
 use crate::counters::{Counter, Reset};
 use crate::registration::Registration;
@@ -56,8 +56,8 @@ impl Lane {
         now: Tick,
         [of_reads, of_writes, of_turn]: [&'static Counter; 3],
     ) -> Self {
-        let reads = Queue::polled(bound, polls.0.bell()).telling(of_reads);
-        let writes = Queue::polled(bound, polls.1.bell()).telling(of_writes);
+        let reads = Queue::polled(bound, polls.0.wakeup()).telling(of_reads);
+        let writes = Queue::polled(bound, polls.1.wakeup()).telling(of_writes);
         Self::new(reads, writes, Queue::new(threads, bound).telling(of_turn), now)
     }
 
@@ -211,7 +211,7 @@ impl Pipeline {
             self.read_poll.wake();
         }
         if self.is_crowded.swap(false, Ordering::SeqCst) {
-            self.acceptors.iter().for_each(AcceptorBell::wake);
+            self.acceptors.iter().for_each(AcceptorWakeup::wake);
         }
     }
 

@@ -20,14 +20,14 @@ use sys::event::{Events, Interest};
 use sys::poll;
 
 use super::Pipeline;
-use super::bells::{AcceptorBell, Poll};
 use super::control::Controllers;
-use super::courtesy::Courtesy;
 use super::ending::Keeper;
 use super::lane::{Lane, Unwatched, place};
 use super::read::Reader;
 use super::traveller::{Boxed, Errand};
 use super::waiting::Told;
+use super::wakeups::{AcceptorWakeup, Poll};
+use super::yielding::Yielding;
 use crate::architecture::common::token::{Kind, Token};
 use crate::counters::Stage;
 use crate::error_log::Limited;
@@ -48,7 +48,7 @@ pub(super) struct PollStage<'p> {
     reader: Option<Reader<'p>>,
     /// Only in Write Poll, if it alternates with the writers.
     takes_turns: bool,
-    courtesy: Courtesy,
+    yielding: Yielding,
     complaints: Limited,
 }
 
@@ -83,7 +83,7 @@ impl<'p> PollStage<'p> {
             controllers: None,
             reader: None,
             takes_turns: false,
-            courtesy: Courtesy::default(),
+            yielding: Yielding::default(),
             complaints: Limited::default(),
         }
     }
@@ -112,11 +112,11 @@ impl<'p> PollStage<'p> {
             let expired = self.stage == Stage::ReadPoll && self.expire();
             self.hand_on();
             if self.poll().pass_ends() {
-                self.pipeline.acceptors.iter().for_each(AcceptorBell::stages_have_passed);
+                self.pipeline.acceptors.iter().for_each(AcceptorWakeup::stages_have_passed);
             }
             if told > 0 {
                 counters.stage_batch(self.stage, told, 0);
-                self.courtesy.give_way();
+                self.yielding.yield_now();
             }
             if let Some(keeper) = &mut self.keeper {
                 keeper.see_to_the_end(self.pipeline, &self.service, told > 0 || expired, &mut self.lines);
@@ -141,7 +141,7 @@ impl<'p> PollStage<'p> {
             let told = match token.kind {
                 Kind::Client => Told { client: told, ..Told::default() },
                 Kind::Application => Told { link: told, ..Told::default() },
-                Kind::Bell => {
+                Kind::Wakeup => {
                     let (lane, reader) = self.pipeline.reader_at(token.index as usize);
                     self.pipeline.lanes[lane].reads.poke(reader);
                     continue;
@@ -265,14 +265,14 @@ impl<'p> PollStage<'p> {
         if !self.pipeline.lanes[0].reads.may_sleep() {
             return Some(0);
         }
-        let patience = reader.patience().map(|patience| patience.as_millis() as u32);
-        [ms, patience].into_iter().flatten().min()
+        let timeout = reader.timeout().map(|timeout| timeout.as_millis() as u32);
+        [ms, timeout].into_iter().flatten().min()
     }
 }
 
 /// Watches the wake-up that reports on a worker's requests that had to wait in a pool's queue.
-pub(super) fn watch_bell(poll: &Poll, service: &Service, reader: usize) -> io::Result<()> {
-    let Some(bell) = service.gateway.bell() else { return Ok(()) };
-    let token = Token { kind: Kind::Bell, generation: 0, index: reader as u32 };
-    poll.epoll.add(bell.as_fd(), token.number(), Interest::READABLE.on_edge())
+pub(super) fn watch_wakeup(poll: &Poll, service: &Service, reader: usize) -> io::Result<()> {
+    let Some(wakeup) = service.gateway.wakeup() else { return Ok(()) };
+    let token = Token { kind: Kind::Wakeup, generation: 0, index: reader as u32 };
+    poll.epoll.add(wakeup.as_fd(), token.number(), Interest::READABLE.on_edge())
 }

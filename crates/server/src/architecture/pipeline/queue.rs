@@ -27,8 +27,8 @@ use super::sync::{Condvar, Counter, Mutex, MutexGuard};
 /// A queue of things that move from stage to stage.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
-    line: Mutex<Line<T>>,
-    beds: Beds,
+    state: Mutex<State<T>>,
+    wakeups: TakerWakeups,
     /// Threads that find no room sleep on this.
     emptied: Condvar,
     bound: usize,
@@ -36,7 +36,7 @@ pub(super) struct Queue<T> {
 
 /// Where the threads that take from the queue sleep.
 #[derive(Debug)]
-enum Beds {
+enum TakerWakeups {
     /// Each one sleeps on its own condition.
     Own(Box<[Condvar]>),
     /// The only thread also waits for events; this is one of them.
@@ -44,7 +44,7 @@ enum Beds {
 }
 
 #[derive(Debug)]
-struct Line<T> {
+struct State<T> {
     /// For any thread, each with the time when it came.
     common: VecDeque<(u64, T)>,
     /// For one thread alone; one queue for each.
@@ -82,18 +82,18 @@ pub(super) struct Taken {
 impl<T> Queue<T> {
     /// An empty queue for this many threads that take from it. It is full with `bound` things.
     pub(super) fn new(takers: usize, bound: usize) -> Self {
-        let beds = (0..takers).map(|_| Condvar::new()).collect();
-        Self::with(takers, bound, Beds::Own(beds))
+        let wakeups = (0..takers).map(|_| Condvar::new()).collect();
+        Self::with(takers, bound, TakerWakeups::Own(wakeups))
     }
 
     /// An empty queue for a single thread. The thread announces that it will sleep, and this event wakes
     /// it.
     pub(super) fn polled(bound: usize, wake: Arc<Wake>) -> Self {
-        Self::with(1, bound, Beds::Poll(wake))
+        Self::with(1, bound, TakerWakeups::Poll(wake))
     }
 
-    fn with(takers: usize, bound: usize, beds: Beds) -> Self {
-        let line = Line {
+    fn with(takers: usize, bound: usize, wakeups: TakerWakeups) -> Self {
+        let state = State {
             common: VecDeque::new(),
             own: (0..takers).map(|_| VecDeque::new()).collect(),
             poked: vec![false; takers].into(),
@@ -105,7 +105,7 @@ impl<T> Queue<T> {
             closed: false,
             gauge: None,
         };
-        Self { line: Mutex::new(line), beds, emptied: Condvar::new(), bound }
+        Self { state: Mutex::new(state), wakeups, emptied: Condvar::new(), bound }
     }
 
     /// Makes the queue report the length of its common part in a gauge. Nothing else may write that gauge.
@@ -119,21 +119,21 @@ impl<T> Queue<T> {
     pub(super) fn give(&self, batch: &mut VecDeque<T>, now_ns: u64) -> bool {
         let mut has_waited = false;
         loop {
-            let mut line = self.lock();
-            let woken = self.fill(&mut line, batch, now_ns);
+            let mut state = self.lock();
+            let woken = self.fill(&mut state, batch, now_ns);
             if woken.is_some() {
-                drop(line);
+                drop(state);
                 self.rouse(woken);
-                line = self.lock();
+                state = self.lock();
             }
-            if batch.is_empty() || line.closed {
+            if batch.is_empty() || state.closed {
                 return has_waited;
             }
-            if line.common.len() >= self.bound {
+            if state.common.len() >= self.bound {
                 has_waited = true;
-                line.without_room += 1;
-                line = self.emptied.wait(line).expect(SOUND);
-                line.without_room -= 1;
+                state.without_room += 1;
+                state = self.emptied.wait(state).expect(SOUND);
+                state.without_room -= 1;
             }
         }
     }
@@ -141,10 +141,10 @@ impl<T> Queue<T> {
     /// Gives as much of the batch as there is room for. If some of it is left, a thread that takes will
     /// learn that there [is room](Taken::has_room).
     pub(super) fn offer(&self, batch: &mut VecDeque<T>, now_ns: u64) {
-        let mut line = self.lock();
-        let woken = self.fill(&mut line, batch, now_ns);
-        line.calls |= !batch.is_empty();
-        drop(line);
+        let mut state = self.lock();
+        let woken = self.fill(&mut state, batch, now_ns);
+        state.calls |= !batch.is_empty();
+        drop(state);
         self.rouse(woken);
     }
 
@@ -153,72 +153,72 @@ impl<T> Queue<T> {
         if batch.is_empty() {
             return;
         }
-        let mut line = self.lock();
-        let woken = if line.closed {
+        let mut state = self.lock();
+        let woken = if state.closed {
             None
         } else {
-            line.common.extend(batch.drain(..).map(|one| (now_ns, one)));
-            line.tell();
-            line.wake_one()
+            state.common.extend(batch.drain(..).map(|one| (now_ns, one)));
+            state.tell();
+            state.wake_one()
         };
-        drop(line);
+        drop(state);
         self.rouse(woken);
     }
 
     /// Gives something that only one of the threads may take.
     pub(super) fn give_to(&self, taker: usize, one: T, now_ns: u64) {
-        let mut line = self.lock();
-        line.own[taker].push_back((now_ns, one));
-        let woken = line.wake(taker);
-        drop(line);
+        let mut state = self.lock();
+        state.own[taker].push_back((now_ns, one));
+        let woken = state.wake(taker);
+        drop(state);
         self.rouse(woken);
     }
 
     /// Makes one of the threads look for something outside this queue.
     pub(super) fn poke(&self, taker: usize) {
-        let mut line = self.lock();
-        line.poked[taker] = true;
-        let woken = line.wake(taker);
-        drop(line);
+        let mut state = self.lock();
+        state.poked[taker] = true;
+        let woken = state.wake(taker);
+        drop(state);
         self.rouse(woken);
     }
 
     /// Takes at most `most` things, those for this thread alone first. If there is nothing, it sleeps until
-    /// something comes, for `patience` at most, or without a limit (`None`).
+    /// something comes, for `timeout` at most, or without a limit (`None`).
     pub(super) fn take(
         &self,
         taker: usize,
         most: usize,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
         into: &mut Vec<T>,
     ) -> Taken {
-        let mut line = self.lock();
-        if let Beds::Own(beds) = &self.beds
-            && !line.has_something(taker)
-            && patience != Some(Duration::ZERO)
+        let mut state = self.lock();
+        if let TakerWakeups::Own(wakeups) = &self.wakeups
+            && !state.has_something(taker)
+            && timeout != Some(Duration::ZERO)
         {
-            line.asleep.push(taker);
-            line = match patience {
-                None => beds[taker].wait(line).expect(SOUND),
-                Some(patience) => beds[taker].wait_timeout(line, patience).expect(SOUND).0,
+            state.asleep.push(taker);
+            state = match timeout {
+                None => wakeups[taker].wait(state).expect(SOUND),
+                Some(timeout) => wakeups[taker].wait_timeout(state, timeout).expect(SOUND).0,
             };
         }
-        line.asleep.retain(|&other| other != taker);
-        line.has_come(taker);
-        let mut came = Taken { is_poked: line.poked[taker], is_closed: line.closed, ..Taken::default() };
-        line.poked[taker] = false;
+        state.asleep.retain(|&other| other != taker);
+        state.has_come(taker);
+        let mut came = Taken { is_poked: state.poked[taker], is_closed: state.closed, ..Taken::default() };
+        state.poked[taker] = false;
         for _ in 0..most {
-            let Some((since_ns, one)) = line.next_for(taker) else { break };
+            let Some((since_ns, one)) = state.next_for(taker) else { break };
             came.since_ns = came.since_ns.wrapping_add(since_ns);
             into.push(one);
         }
-        let left = line.common.len();
-        line.tell();
+        let left = state.common.len();
+        state.tell();
         let has_room = left <= self.bound / 2;
-        came.has_room = has_room && std::mem::take(&mut line.calls);
-        let is_awaited = has_room && line.without_room > 0;
-        let woken = if left > 0 { line.wake_one() } else { None };
-        drop(line);
+        came.has_room = has_room && std::mem::take(&mut state.calls);
+        let is_awaited = has_room && state.without_room > 0;
+        let woken = if left > 0 { state.wake_one() } else { None };
+        drop(state);
         if is_awaited {
             self.emptied.notify_all();
         }
@@ -229,11 +229,11 @@ impl<T> Queue<T> {
     /// For the only thread of a [polled](Self::polled) queue, when it is about to sleep: returns whether it
     /// may. If something comes before the thread takes again, the thread is woken.
     pub(super) fn may_sleep(&self) -> bool {
-        let mut line = self.lock();
-        line.has_come(0);
-        let may = !line.has_something(0);
-        if may && line.asleep.is_empty() {
-            line.asleep.push(0);
+        let mut state = self.lock();
+        state.has_come(0);
+        let may = !state.has_something(0);
+        if may && state.asleep.is_empty() {
+            state.asleep.push(0);
         }
         may
     }
@@ -241,66 +241,66 @@ impl<T> Queue<T> {
     /// Lets only this many of the threads take from the common part, those with the lowest numbers. There
     /// is at least one. At first all of them take from it.
     pub(super) fn use_takers(&self, in_use: usize) {
-        let mut line = self.lock();
-        line.in_use = in_use.clamp(1, line.own.len());
-        let woken = if line.common.is_empty() { None } else { line.wake_one() };
-        drop(line);
+        let mut state = self.lock();
+        state.in_use = in_use.clamp(1, state.own.len());
+        let woken = if state.common.is_empty() { None } else { state.wake_one() };
+        drop(state);
         self.rouse(woken);
     }
 
     /// The length of the common part, and which of the threads in use sleep.
     pub(super) fn state(&self) -> (usize, Vec<usize>) {
-        let line = self.lock();
-        (line.common.len(), line.asleep.iter().copied().filter(|&taker| taker < line.in_use).collect())
+        let state = self.lock();
+        (state.common.len(), state.asleep.iter().copied().filter(|&taker| taker < state.in_use).collect())
     }
 
     /// How many things are in the queue.
     pub(super) fn len(&self) -> usize {
-        let line = self.lock();
-        line.common.len() + line.own.iter().map(VecDeque::len).sum::<usize>()
+        let state = self.lock();
+        state.common.len() + state.own.iter().map(VecDeque::len).sum::<usize>()
     }
 
     /// Accepts nothing more, and wakes all waiting threads.
     pub(super) fn close(&self) {
-        let mut line = self.lock();
-        line.closed = true;
-        line.asleep.clear();
-        drop(line);
-        match &self.beds {
-            Beds::Own(beds) => beds.iter().for_each(Condvar::notify_all),
-            Beds::Poll(_) => self.rouse(Some(0)),
+        let mut state = self.lock();
+        state.closed = true;
+        state.asleep.clear();
+        drop(state);
+        match &self.wakeups {
+            TakerWakeups::Own(wakeups) => wakeups.iter().for_each(Condvar::notify_all),
+            TakerWakeups::Poll(_) => self.rouse(Some(0)),
         }
         self.emptied.notify_all();
     }
 
     /// Puts in what there is room for, and returns the thread to wake for it.
-    fn fill(&self, line: &mut Line<T>, batch: &mut VecDeque<T>, now_ns: u64) -> Option<usize> {
-        let room = self.bound.saturating_sub(line.common.len()).min(batch.len());
-        if line.closed || room == 0 {
+    fn fill(&self, state: &mut State<T>, batch: &mut VecDeque<T>, now_ns: u64) -> Option<usize> {
+        let room = self.bound.saturating_sub(state.common.len()).min(batch.len());
+        if state.closed || room == 0 {
             return None;
         }
-        line.common.extend(batch.drain(..room).map(|one| (now_ns, one)));
-        line.tell();
-        line.wake_one()
+        state.common.extend(batch.drain(..room).map(|one| (now_ns, one)));
+        state.tell();
+        state.wake_one()
     }
 
     /// Wakes a thread that has left the list of sleeping threads. The lock is not held, because the thread
     /// needs it first.
     fn rouse(&self, taker: Option<usize>) {
-        match (&self.beds, taker) {
+        match (&self.wakeups, taker) {
             (_, None) => {}
-            (Beds::Own(beds), Some(taker)) => beds[taker].notify_one(),
+            (TakerWakeups::Own(wakeups), Some(taker)) => wakeups[taker].notify_one(),
             // Writing to an eventfd cannot fail here.
-            (Beds::Poll(wake), Some(_)) => drop(wake.wake()),
+            (TakerWakeups::Poll(wake), Some(_)) => drop(wake.wake()),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Line<T>> {
-        self.line.lock().expect(SOUND)
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().expect(SOUND)
     }
 }
 
-impl<T> Line<T> {
+impl<T> State<T> {
     /// Reports the length of the common part.
     fn tell(&self) {
         if let Some(gauge) = self.gauge {

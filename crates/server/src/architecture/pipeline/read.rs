@@ -19,7 +19,7 @@ use super::listings::Listings;
 use super::queue::Taken;
 use super::traveller::{Boxed, Errand, Traveller};
 use crate::architecture::common::token::{Kind, Token};
-use crate::content::Patience;
+use crate::content::MayBlock;
 use crate::conversation::{Next, Turn};
 use crate::counters::Stage;
 use crate::error_log::Limited;
@@ -46,7 +46,7 @@ pub(super) struct Reader<'p> {
 impl<'p> Reader<'p> {
     /// The reader of that number of a lane.
     pub(super) fn new(pipeline: &'p Pipeline, lane: usize, number: u16, mut service: Service) -> Self {
-        service.patience = Patience::Names;
+        service.may_block = MayBlock::ForNames;
         service.hears_hang_ups = true;
         let bytes = Traveller::BYTES + super::waiting::All::<Boxed>::BYTES_EACH;
         service.counters.connection_bytes.raise_to(bytes as u64);
@@ -71,9 +71,9 @@ impl<'p> Reader<'p> {
         let mut batch = Vec::new();
         loop {
             let at_once = self.pipeline.at_once(Stage::Read);
-            let patience = self.patience();
+            let timeout = self.timeout();
             let who = (Stage::Read, self.number, at_once);
-            let taken = super::take(who, &self.lane.reads, patience, &mut self.service, &mut batch);
+            let taken = super::take(who, &self.lane.reads, timeout, &mut self.service, &mut batch);
             self.service.begin_turn();
             self.note(taken, batch.len());
             if taken.is_closed {
@@ -120,7 +120,7 @@ impl<'p> Reader<'p> {
             self.pipeline.read_poll.wake();
         }
         if taken.is_poked {
-            self.service.gateway.clear_bell();
+            self.service.gateway.clear_wakeup();
             self.let_called_go();
         }
     }
@@ -278,7 +278,7 @@ impl<'p> Reader<'p> {
     }
 
     /// How long the reader may wait for its queue.
-    pub(super) fn patience(&self) -> Option<Duration> {
+    pub(super) fn timeout(&self) -> Option<Duration> {
         if !self.listings.is_empty() {
             return Some(Duration::ZERO);
         }

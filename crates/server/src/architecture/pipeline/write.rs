@@ -43,10 +43,10 @@ impl<'p> Writer<'p> {
         let mut batch = Vec::new();
         loop {
             let at_once = self.pipeline.at_once(Stage::Write);
-            let patience = self.service.logs.wait_at_most_ms(self.service.clock.ms);
-            let patience = patience.map(|ms| Duration::from_millis(ms.max(1)));
+            let timeout = self.service.logs.wait_at_most_ms(self.service.clock.ms);
+            let timeout = timeout.map(|ms| Duration::from_millis(ms.max(1)));
             let who = (Stage::Write, self.number, at_once);
-            let taken = super::take(who, self.queue, patience, &mut self.service, &mut batch);
+            let taken = super::take(who, self.queue, timeout, &mut self.service, &mut batch);
             self.service.begin_turn();
             self.note(taken, batch.len());
             if taken.is_closed {

@@ -122,7 +122,7 @@ impl Plain {
 
     /// Ends whatever the client is slow at, because others wait for its slot. If the client is owed an
     /// answer, the answer is sent. The client's own end is not awaited.
-    pub fn give_way(&mut self, service: &mut Service) -> Turn {
+    pub fn make_room(&mut self, service: &mut Service) -> Turn {
         self.give_up(service);
         match self.work(service) {
             Turn::Blocked if self.conversation.machine().is_lingering() => Turn::Close,

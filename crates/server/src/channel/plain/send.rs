@@ -7,7 +7,7 @@ use sys::socket;
 
 use super::Plain;
 use crate::config::Coalesce;
-use crate::content::{Fetch, Patience, Pin};
+use crate::content::{Fetch, MayBlock, Pin};
 use crate::conversation::{Follows, Next, Operation, Runs, Turn, Unsent};
 use crate::sends::MOST_AT_ONCE;
 use crate::service::Service;
@@ -218,7 +218,7 @@ fn sendable(
     wanted: u64,
     resident: &mut Option<u64>,
 ) -> Result<u64, Failed> {
-    if service.patience != Patience::None {
+    if service.may_block != MayBlock::Never {
         return Ok(wanted);
     }
     let window = Fetch::window_of(offset);

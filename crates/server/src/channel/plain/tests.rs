@@ -149,8 +149,9 @@ impl World {
         let resolvers = Arc::new(Resolvers::new(&sites).unwrap());
         let content = Content::new(resolvers, &sites, 10, settings.limits.ranges);
         let counters: &'static Counters = Box::leak(Box::default());
-        let desk = Queues::new(settings, 1, 0, &mut Lines::default()).unwrap().desk(0);
-        let service = Service::new(content, settings, counters, AccessLogs::default(), None, desk).unwrap();
+        let pool_handle = Queues::new(settings, 1, 0, &mut Lines::default()).unwrap().pool_handle(0);
+        let service =
+            Service::new(content, settings, counters, AccessLogs::default(), None, pool_handle).unwrap();
         let (client, socket) = UnixStream::pair().unwrap();
         for end in [&client, &socket] {
             end.set_nonblocking(true).unwrap();

@@ -159,9 +159,9 @@ fn looking_at_one_file_holds_up_nobody_at_another() {
             assert!(other.find(b"/a", PLAIN).is_some());
         });
     });
-    let looks = |patience| files.slots[place as usize].looking.lock(patience).is_some();
+    let looks = |timeout| files.slots[place as usize].looking.lock(timeout).is_some();
     thread::scope(|scope| {
-        let look = |patience| scope.spawn(move || looks(patience));
+        let look = |timeout| scope.spawn(move || looks(timeout));
         assert!(!look(Duration::ZERO).join().unwrap(), "one is looking at this file");
         let waiter = look(LONG);
         drop(claim);

@@ -46,7 +46,7 @@ pub struct SharedTable {
 
 /// How long a worker waits for a lock. A running worker never holds a lock that long, except that of a
 /// file on a slow disk.
-const PATIENCE: Duration = Duration::from_millis(50);
+const TIMEOUT: Duration = Duration::from_millis(50);
 /// How long a worker does not wait again after it has waited in vain. So a stuck lock costs it little
 /// time.
 const REST: Duration = Duration::from_secs(1);
@@ -95,8 +95,8 @@ impl SharedTable {
         }
         // Tries a second time if the table had to be repaired.
         for _ in 0..2 {
-            let patience = self.patience();
-            match self.files.names.read(self.worker, patience) {
+            let timeout = self.timeout();
+            match self.files.names.read(self.worker, timeout) {
                 Ok(reading) => {
                     if let Ok(found) = self.search(hash, path, variant) {
                         return found;
@@ -186,8 +186,8 @@ impl SharedTable {
         if is_apart(place) {
             return None;
         }
-        let patience = self.patience();
-        let held = self.files.slots[place as usize].looking.lock(patience);
+        let timeout = self.timeout();
+        let held = self.files.slots[place as usize].looking.lock(timeout);
         match &held {
             // The dead worker changed nothing in the entry. The worker that now checks the file starts
             // from the beginning.
@@ -311,8 +311,8 @@ impl SharedTable {
         &mut self,
         act: impl FnOnce(&mut Self, &Writing) -> Result<T, NotDone>,
     ) -> Result<T, NotDone> {
-        let patience = self.patience();
-        let Some(writing) = self.files.names.write(patience) else {
+        let timeout = self.timeout();
+        let Some(writing) = self.files.names.write(timeout) else {
             self.vain.get_or_insert_with(Instant::now);
             return Err(NotDone::Busy);
         };
@@ -339,13 +339,13 @@ impl SharedTable {
 
     /// How long to wait for a lock.
     #[inline]
-    fn patience(&mut self) -> Duration {
+    fn timeout(&mut self) -> Duration {
         match self.vain {
-            None => PATIENCE,
+            None => TIMEOUT,
             Some(since) if since.elapsed() < REST => Duration::ZERO,
             Some(_) => {
                 self.vain = None;
-                PATIENCE
+                TIMEOUT
             }
         }
     }

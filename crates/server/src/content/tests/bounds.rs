@@ -44,7 +44,7 @@ fn without_room_for_a_body_it_comes_from_the_file() {
 }
 
 #[test]
-fn a_table_full_of_replies_asks_for_patience() {
+fn a_table_full_of_replies_tells_clients_to_retry() {
     let mut site = tight();
     let pinned: Vec<Download> =
         (0..3).map(|i| site.begin(&format!("GET /large{i} HTTP/1.1\r\nHost: x\r\n\r\n"))).collect();

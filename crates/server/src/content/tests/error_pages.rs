@@ -64,7 +64,7 @@ fn errors_that_were_no_request() {
     let limits = Limits::default();
     let mut connection = Connection::new(Tick(0), &limits);
     assert!(connection.receive(&limits, Tick(0), b"nonsense\r\n\r\n", false).is_err());
-    let (asking, terms) = ((None, Patience::Unlimited), connection.error_terms());
+    let (asking, terms) = ((None, MayBlock::Always), connection.error_terms());
     let plan = site.content.error((0, Status::NOT_FOUND, None), terms, asking, 0, Sheet::default(), &stamp);
     connection.respond(&limits, Tick(0), plan.expect("it may wait"));
     let mut download = Download { connection, limits };

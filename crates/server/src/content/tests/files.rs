@@ -46,7 +46,7 @@ fn a_second_request_is_a_hit() {
 fn a_small_body_that_is_not_in_memory_is_left_to_the_file() {
     let mut site = Site::new();
     if !matches!(site.content.table, Tables::Shared(_)) {
-        return; // a worker with its own table never has this patience
+        return; // a worker with its own table is never asked this way
     }
     site.write("small.html", "small");
     Site::settle();

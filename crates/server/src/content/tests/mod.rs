@@ -111,8 +111,8 @@ struct Site {
     settings: FileSettings,
     content: Content,
     now_ms: u64,
-    /// Whether the next request is answered without patience.
-    impatient: bool,
+    /// Whether the next request is answered without waiting for a disk.
+    never_blocks: bool,
 }
 
 /// A reply as a client sees it.
@@ -236,7 +236,7 @@ impl Site {
         let mut settings = FileSettings::new(root);
         change(&mut settings);
         let content = content(&[default_site(&settings)]);
-        Self { keep, settings, content, now_ms: 1_000_000, impatient: false }
+        Self { keep, settings, content, now_ms: 1_000_000, never_blocks: false }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -285,12 +285,12 @@ impl Site {
     /// Like [`answer`](Self::answer), but an application may be called.
     fn ask(&mut self, head: &Head<'_>) -> Result<Plan<Pin>, Box<Call>> {
         let stamp = Stamp::new("", sys::clock::realtime_secs());
-        self.impatient = !self.impatient;
-        let patience = match self.content.table {
-            _ if !self.impatient => Patience::Unlimited,
-            Tables::Own(_) | Tables::Unkept(_) => Patience::None,
+        self.never_blocks = !self.never_blocks;
+        let may_block = match self.content.table {
+            _ if !self.never_blocks => MayBlock::Always,
+            Tables::Own(_) | Tables::Unkept(_) => MayBlock::Never,
             // A shared table belongs to workers, or readers, that wait for the disk themselves.
-            Tables::Shared(_) => Patience::Names,
+            Tables::Shared(_) => MayBlock::ForNames,
         };
         for site in 0..self.content.sites.len() {
             self.content.resolvers.of(site as SiteNumber).is_cold.store(true, Ordering::Relaxed);
@@ -300,7 +300,7 @@ impl Site {
         let plan = loop {
             match self.content.answer(
                 head,
-                (prefetched.as_ref(), patience),
+                (prefetched.as_ref(), may_block),
                 self.now_ms,
                 Sheet::default(),
                 &stamp,
@@ -308,7 +308,7 @@ impl Site {
                 Ok(plan) => break Ok(plan),
                 Err(Detour::Call(call, _)) => break Err(call),
                 Err(Detour::Lookup(mut lookup)) => {
-                    assert!(self.impatient);
+                    assert!(self.never_blocks);
                     assert!(
                         asked_for.insert((lookup.path.to_vec(), lookup.coding().map(Coding::token))),
                         "{lookup:?} again"
@@ -316,7 +316,7 @@ impl Site {
                     let found = loop {
                         let now = Now { ms: self.now_ms, unix_secs: stamp.unix_secs() };
                         let resolver = self.content.resolvers.of(lookup.site);
-                        let result = resolver.look_up_within(&lookup, Patience::Unlimited, now).unwrap();
+                        let result = resolver.look_up_within(&lookup, MayBlock::Always, now).unwrap();
                         if let Some(found) = self.content.admit(&mut lookup, result) {
                             break found;
                         }

@@ -4,7 +4,7 @@ use fastcgi::transport::Returned;
 use http1::{Limits, Tick};
 
 use super::super::failure::Failure;
-use super::super::loan::{self, Lendable, Look};
+use super::super::lent_connection::{self, Lendable, Look};
 use super::super::{Gateway, Tools};
 use super::{Relay, Stage};
 
@@ -22,7 +22,7 @@ pub enum Afterwards {
 impl Relay {
     /// Whether the client's socket is passed. Then nothing here may use it.
     pub fn is_lent(&self) -> bool {
-        self.loan.is_some()
+        self.lent_connection.is_some()
     }
 
     /// Whether the client's socket is passed, or was.
@@ -32,9 +32,9 @@ impl Relay {
 
     /// Checks on the client if its socket is passed. Returns whether the client takes the reply too
     /// slowly.
-    pub fn look_after_loan(&mut self, client: Lendable<'_>, limits: &Limits, now: Tick) -> bool {
-        let Some(loan) = &mut self.loan else { return false };
-        let look = loan.look(client, limits, now);
+    pub fn check_lent_connection(&mut self, client: Lendable<'_>, limits: &Limits, now: Tick) -> bool {
+        let Some(lent) = &mut self.lent_connection else { return false };
+        let look = lent.look(client, limits, now);
         if look == Look::Busy {
             // The server waits for the client, or the server is at work.
             self.active = now;
@@ -49,10 +49,10 @@ impl Relay {
         returned: Returned,
         tools: &Tools<'_>,
     ) -> Result<(), Failure> {
-        let Some(loan) = &self.loan else { return Err(Failure::Unasked) };
+        let Some(lent) = &self.lent_connection else { return Err(Failure::Unasked) };
         let client = tools.client.ok_or(Failure::Unasked)?;
-        let may_go_on = loan.end(client, returned, gateway.nodelay)?;
-        self.loan = None;
+        let may_go_on = lent.end(client, returned, gateway.nodelay)?;
+        self.lent_connection = None;
         self.terms.persistent &= may_go_on;
         if returned.sent == 0 {
             // The application sends its reply to this server.
@@ -81,12 +81,14 @@ impl Relay {
         if let Some(returned) = self.returned {
             return Afterwards::Spoilt(returned.body);
         }
-        let (Some(loan), Some(client)) = (self.loan.take(), client) else { return Afterwards::Answerable };
-        let sent = loan.sent(client);
+        let (Some(lent), Some(client)) = (self.lent_connection.take(), client) else {
+            return Afterwards::Answerable;
+        };
+        let sent = lent.sent(client);
         if sent > 0 || !matches!(failure, Failure::Closed | Failure::Broken(_)) {
             return Afterwards::Spoilt(if sent == u64::MAX { 0 } else { sent });
         }
-        loan::put_back(client, gateway.nodelay);
+        lent_connection::put_back(client, gateway.nodelay);
         Afterwards::AnswerableOnce
     }
 }

@@ -9,8 +9,8 @@ use http1::{Head, Tick, Version};
 use sys::socket::{LocalAddress, is_exhaustion};
 
 use super::super::failure::Failure;
+use super::super::lent_connection::LentConnection;
 use super::super::link::{Link, Setup};
-use super::super::loan::Loan;
 use super::super::params;
 use super::super::pool::Tried;
 use super::super::{Gateway, SERVER, Tools};
@@ -35,7 +35,7 @@ impl Relay {
             && let Some(link) = gateway.take_kept(self.pool, tools.scratch)
         {
             gateway.pools[self.pool].begin(link.server);
-            gateway.desk.counters(self.pool).reused.add_among_others(1);
+            gateway.pool_handle.counters(self.pool).reused.add_among_others(1);
             self.stage = Stage::Asking(link);
             return self.ask(gateway, tools);
         }
@@ -120,10 +120,10 @@ impl Relay {
         let is_lendable = transport == Transport::PassFd && link.knows.pass_fd && !self.is_by_stream;
         let is_tcp = matches!(self.asker.local, Some(LocalAddress::Inet(_)));
         if let Some(client) = tools.client.filter(|_| is_lendable && is_tcp) {
-            self.loan = Loan::new(client).ok();
-            self.has_lent |= self.loan.is_some();
+            self.lent_connection = LentConnection::new(client).ok();
+            self.has_lent |= self.lent_connection.is_some();
         }
-        let lent = self.loan.as_ref().map(|_| Lent {
+        let lent = self.lent_connection.as_ref().map(|_| Lent {
             is_http11: self.terms.version == Version::Http11,
             is_persistent: self.terms.persistent,
             has_body: self.terms.body,
@@ -158,7 +158,7 @@ impl Relay {
         if !is_busy {
             return Err(Failure::Unreachable(pool.address(server), error));
         }
-        if self.due_since.after(self.patience.connect).reached(now) {
+        if self.due_since.after(self.timeouts.connect).reached(now) {
             return Err(Failure::Busy);
         }
         self.tried = Tried::default();
@@ -172,18 +172,18 @@ impl Relay {
     pub(super) fn may_repeat(&self, failure: &Failure, tools: &Tools<'_>) -> bool {
         let is_unheard = matches!(&self.stage, Stage::Asking(link) if link.is_reused && !link.has_heard);
         let may = is_unheard && !self.is_repeated && matches!(failure, Failure::Closed | Failure::Broken(_));
-        may && match (&self.loan, tools.client) {
-            (Some(loan), Some(client)) => loan.sent(client) == 0,
+        may && match (&self.lent_connection, tools.client) {
+            (Some(lent), Some(client)) => lent.sent(client) == 0,
             (Some(_), None) => false,
             (None, _) => true,
         }
     }
 
     pub(super) fn repeat(&mut self, gateway: &mut Gateway, now: Tick) {
-        gateway.desk.counters(self.pool).retried.add_among_others(1);
+        gateway.pool_handle.counters(self.pool).retried.add_among_others(1);
         self.let_go(gateway);
         self.body.rewind();
-        self.loan = None;
+        self.lent_connection = None;
         (self.is_repeated, self.due_since) = (true, now);
         self.stage = Stage::Due(None);
     }
@@ -194,7 +194,7 @@ impl Relay {
     pub(super) fn pass_nothing(&mut self, gateway: &mut Gateway, now: Tick) {
         self.let_go(gateway);
         self.body.rewind();
-        (self.loan, self.is_by_stream) = (None, true);
+        (self.lent_connection, self.is_by_stream) = (None, true);
         (self.tried, self.due_since) = (Tried::default(), now);
         self.stage = Stage::Due(None);
     }

@@ -239,7 +239,7 @@ impl Hour {
 /// A server with one CPU, which serves one connection at a time, and the clients that wait to be accepted.
 /// Simulated time is counted in microseconds.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct OneCpuServer {
     law: Option<Admission>,
     target_us: u64,
     tokens: Tokens,
@@ -253,7 +253,7 @@ pub(super) struct Door {
     seen: admission::Sample,
 }
 
-impl Door {
+impl OneCpuServer {
     /// When this many clients wait to be accepted, further ones are refused.
     const BACKLOG: usize = 1024;
 

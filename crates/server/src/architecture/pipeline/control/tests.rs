@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::admission::{self, Admission};
 use super::batch::Batch;
-use super::simulation::{Cost, Demand, Door, Hour, Load, Number, Writers, batches};
+use super::simulation::{Cost, Demand, Hour, Load, Number, OneCpuServer, Writers, batches};
 use super::threads::{Sample, Threads, Times};
 
 /// Compares a trace with the stored one.
@@ -183,11 +183,11 @@ const DEMANDS: [Demand; 4] = [
 /// With twice the load and more, nine of ten replies are in time. The server serves hardly any fewer.
 #[test]
 fn admission_keeps_replies_in_time() {
-    let (mut door, mut open) = (Door::new(TARGET_US, true), Door::new(TARGET_US, false));
+    let (mut limited, mut open) = (OneCpuServer::new(TARGET_US, true), OneCpuServer::new(TARGET_US, false));
     let mut trace = String::from("ms,demand,rate,outside,inside,percentile_us,replies\n");
     let mut ms = 0;
     for demand in &DEMANDS {
-        let (hours, others) = (door.run(demand), open.run(demand));
+        let (hours, others) = (limited.run(demand), open.run(demand));
         for hour in &hours {
             ms += 500;
             let rate = hour.rate.map_or_else(|| "inf".to_owned(), |rate| format!("{rate:.0}"));
@@ -211,7 +211,7 @@ fn admission_keeps_replies_in_time() {
             assert!(Hour::percentile_us(without) > 10 * TARGET_US, "the load is no load");
         }
     }
-    assert_eq!(door.run(&DEMANDS[0]).last().expect("some").rate, None, "nobody is kept waiting any more");
+    assert_eq!(limited.run(&DEMANDS[0]).last().expect("some").rate, None, "nobody is kept waiting any more");
     compare("admission.csv", &trace);
 }
 

@@ -53,7 +53,7 @@ pub(super) struct Threads {
     at_leisure: u32,
     spare: usize,
     /// The number of such samples in a row after which it shrinks.
-    patience: u32,
+    shrink_after: u32,
     /// Samples since it last changed, and since it last shrank.
     since_change: u32,
     since_shrinking: u32,
@@ -65,8 +65,8 @@ const CROWDED: f64 = 0.25;
 /// Samples after a change in which the averages settle.
 const SETTLING: u32 = 4;
 /// Samples with spare threads before it shrinks, at first and at most.
-const PATIENCE: u32 = 40;
-const MOST_PATIENCE: u32 = 1200;
+const LEISURE: u32 = 40;
+const MOST_LEISURE: u32 = 1200;
 /// What a sample weighs in the averages.
 const WEIGHT: f64 = 1.0 / 8.0;
 
@@ -82,7 +82,7 @@ impl Threads {
             crowded: 0.0,
             at_leisure: 0,
             spare: usize::MAX,
-            patience: PATIENCE,
+            shrink_after: LEISURE,
             since_change: 0,
             since_shrinking: u32::MAX,
         }
@@ -113,7 +113,7 @@ impl Threads {
         if self.since_change >= SETTLING {
             if is_crowded && self.crowded >= CROWDED {
                 self.grow(enough);
-            } else if self.at_leisure >= self.patience {
+            } else if self.at_leisure >= self.shrink_after {
                 self.shrink();
             }
         }
@@ -132,15 +132,15 @@ impl Threads {
     }
 
     fn grow(&mut self, enough: usize) {
-        if self.since_shrinking < self.patience.saturating_mul(2) {
-            self.patience = self.patience.saturating_mul(2).min(MOST_PATIENCE);
+        if self.since_shrinking < self.shrink_after.saturating_mul(2) {
+            self.shrink_after = self.shrink_after.saturating_mul(2).min(MOST_LEISURE);
         }
         self.change_to((self.in_use + self.in_use.div_ceil(2)).min(enough));
     }
 
     fn shrink(&mut self) {
-        if self.since_shrinking > self.patience.saturating_mul(8) {
-            self.patience = (self.patience / 2).max(PATIENCE);
+        if self.since_shrinking > self.shrink_after.saturating_mul(8) {
+            self.shrink_after = (self.shrink_after / 2).max(LEISURE);
         }
         self.change_to(self.in_use - self.spare.div_ceil(2));
         self.since_shrinking = 0;

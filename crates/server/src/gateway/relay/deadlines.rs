@@ -25,23 +25,23 @@ impl Relay {
     pub(super) fn server_deadline(&self) -> Option<Tick> {
         let stage = match &self.stage {
             Stage::Body | Stage::Emptying(_) | Stage::Over => return None,
-            Stage::Queued(_) => return Some(self.asked_at.after(self.patience.queue)),
+            Stage::Queued(_) => return Some(self.asked_at.after(self.timeouts.queue)),
             Stage::Due(not_before) => *not_before,
             Stage::Asking(link) if link.setup == Setup::Connecting => {
-                Some(self.active.after(self.patience.connect))
+                Some(self.active.after(self.timeouts.connect))
             }
             Stage::Asking(link) if link.setup == Setup::Negotiating => {
-                Some(self.active.after(ANSWER_TICKS.min(self.patience.quiet)))
+                Some(self.active.after(ANSWER_TICKS.min(self.timeouts.quiet)))
             }
             // The server waits for the client.
             Stage::Asking(_) if !self.wants_input() => None,
-            Stage::Asking(_) => Some(self.active.after(self.patience.quiet)),
+            Stage::Asking(_) => Some(self.active.after(self.timeouts.quiet)),
         };
         [stage, self.total_deadline()].into_iter().flatten().reduce(Tick::earlier)
     }
 
     pub(super) fn total_deadline(&self) -> Option<Tick> {
-        self.patience.total.map(|ticks| self.asked_at.after(ticks))
+        self.timeouts.total.map(|ticks| self.asked_at.after(ticks))
     }
 
     /// Handles the server's deadlines that have passed by `now`.
@@ -66,7 +66,7 @@ impl Relay {
             return Err(Failure::TimedOut);
         }
         if matches!(self.stage, Stage::Queued(_)) {
-            gateway.wake(gateway.desk.queue(self.pool).look(now_us()));
+            gateway.wake(gateway.pool_handle.queue(self.pool).look(now_us()));
         }
         let server = match &self.stage {
             _ if !is_overdue => return Ok(()),

@@ -27,7 +27,7 @@ pub struct Lendable<'a> {
 
 /// A client whose socket is passed.
 #[derive(Debug)]
-pub(super) struct Loan {
+pub(super) struct LentConnection {
     /// Bytes written to the socket before it was passed.
     before: u64,
     /// Bytes written by the last check, and the bytes of these that the client has acknowledged.
@@ -52,7 +52,7 @@ pub(super) enum Look {
 /// How often to repeat a comparison of two figures that the kernel gives one after the other.
 const LOOKS: usize = 16;
 
-impl Loan {
+impl LentConnection {
     /// For a client whose socket is about to be passed.
     pub(super) fn new(client: Lendable<'_>) -> io::Result<Self> {
         let progress = tcp_info::progress(client.socket)?;

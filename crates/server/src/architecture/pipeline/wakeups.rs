@@ -70,7 +70,7 @@ impl Poll {
     }
 
     /// The wake-up with which other threads wake the stage.
-    pub(super) fn bell(&self) -> Arc<Wake> {
+    pub(super) fn wakeup(&self) -> Arc<Wake> {
         Arc::clone(&self.wake)
     }
 }
@@ -82,14 +82,14 @@ impl AsFd for Poll {
 }
 
 /// How other threads reach an acceptor.
-pub(super) struct AcceptorBell {
+pub(super) struct AcceptorWakeup {
     wake: Wake,
     /// Connections that it has handed on, and that have not had their first turn yet.
     ahead: AtomicU32,
     thread: OnceLock<Thread>,
 }
 
-impl AcceptorBell {
+impl AcceptorWakeup {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self { wake: Wake::new()?, ahead: AtomicU32::new(0), thread: OnceLock::new() })
     }
@@ -137,7 +137,7 @@ impl AcceptorBell {
     }
 }
 
-impl AsFd for AcceptorBell {
+impl AsFd for AcceptorWakeup {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
@@ -168,14 +168,14 @@ mod tests {
 
     #[test]
     fn those_ahead_are_counted_until_they_have_had_a_turn() {
-        let bell = AcceptorBell::new().unwrap();
-        bell.is_of_this_thread();
-        bell.handed_on();
-        bell.handed_on();
-        bell.served();
-        assert_eq!(bell.ahead(), 1);
-        bell.served();
-        assert_eq!(bell.ahead(), 0);
+        let wakeup = AcceptorWakeup::new().unwrap();
+        wakeup.is_of_this_thread();
+        wakeup.handed_on();
+        wakeup.handed_on();
+        wakeup.served();
+        assert_eq!(wakeup.ahead(), 1);
+        wakeup.served();
+        assert_eq!(wakeup.ahead(), 0);
         // Would wait for ever, had it not been called.
         thread::park();
     }

@@ -22,7 +22,7 @@ use crate::service::Service;
 
 /// A thread's handle for a listener that it accepts from.
 #[derive(Clone)]
-pub(in crate::architecture) struct Door {
+pub(in crate::architecture) struct ListenerHandle {
     pub(in crate::architecture) listener: Arc<Listener>,
     /// The thread that drops the last copy is the last one of the process.
     held: Arc<()>,
@@ -55,7 +55,7 @@ pub(in crate::architecture) enum Accepted {
 /// How long a retiring listener continues to accept, for handshakes that were under way.
 const RETIRE_TICKS: u32 = 100 / Tick::MS;
 
-impl Door {
+impl ListenerHandle {
     /// The listeners of a process. Each of its threads gets a copy.
     pub(in crate::architecture) fn all(share: Share) -> Vec<Self> {
         let open = |listener, retiring| Self { listener, held: Arc::new(()), retiring };

@@ -11,7 +11,7 @@ use sys::{clock, process};
 
 /// Whether a poll stage yields.
 #[derive(Debug)]
-pub(super) struct Courtesy {
+pub(super) struct Yielding {
     /// Until then it does not yield.
     refrains_until_ns: u64,
     /// For how long it will not yield, the next time.
@@ -27,15 +27,15 @@ const LONG_NS: u64 = 2_000_000;
 const REFRAINS_NS: u64 = 1_000_000_000;
 const MOST_NS: u64 = 16 * REFRAINS_NS;
 
-impl Default for Courtesy {
+impl Default for Yielding {
     fn default() -> Self {
         Self { refrains_until_ns: 0, refrains_for_ns: REFRAINS_NS, was_long: false }
     }
 }
 
-impl Courtesy {
+impl Yielding {
     /// Yields to other threads, unless yields have lately taken too long.
-    pub(super) fn give_way(&mut self) {
+    pub(super) fn yield_now(&mut self) {
         let began_ns = clock::monotonic_ns();
         if self.may_yield(began_ns) {
             process::yield_cpu();
@@ -64,33 +64,33 @@ mod tests {
 
     /// Makes a yield of that length at that moment, and returns for how long the stage does not yield
     /// afterwards.
-    fn refrains(courtesy: &mut Courtesy, at_ns: u64, took_ns: u64) -> u64 {
-        assert!(courtesy.may_yield(at_ns));
-        courtesy.yielded(at_ns, at_ns + took_ns);
-        courtesy.refrains_until_ns.saturating_sub(at_ns + took_ns)
+    fn refrains(yielding: &mut Yielding, at_ns: u64, took_ns: u64) -> u64 {
+        assert!(yielding.may_yield(at_ns));
+        yielding.yielded(at_ns, at_ns + took_ns);
+        yielding.refrains_until_ns.saturating_sub(at_ns + took_ns)
     }
 
     #[test]
     fn it_refrains_when_yields_have_taken_long_and_longer_if_they_still_do() {
-        let (mut courtesy, mut now_ns) = (Courtesy::default(), 0);
-        assert_eq!(refrains(&mut courtesy, 0, LONG_NS - 1), 0);
-        assert_eq!(refrains(&mut courtesy, LONG_NS, LONG_NS), 0, "once is no habit");
+        let (mut yielding, mut now_ns) = (Yielding::default(), 0);
+        assert_eq!(refrains(&mut yielding, 0, LONG_NS - 1), 0);
+        assert_eq!(refrains(&mut yielding, LONG_NS, LONG_NS), 0, "once is no habit");
         for times in [1, 2, 4, 8, 16, 16] {
             now_ns += MOST_NS + 2 * LONG_NS;
-            assert_eq!(refrains(&mut courtesy, now_ns, LONG_NS), times * REFRAINS_NS);
-            assert!(!courtesy.may_yield(now_ns + LONG_NS + times * REFRAINS_NS - 1));
+            assert_eq!(refrains(&mut yielding, now_ns, LONG_NS), times * REFRAINS_NS);
+            assert!(!yielding.may_yield(now_ns + LONG_NS + times * REFRAINS_NS - 1));
         }
         now_ns += MOST_NS + 2 * LONG_NS;
-        assert_eq!(refrains(&mut courtesy, now_ns, LONG_NS - 1), 0);
-        assert_eq!(refrains(&mut courtesy, now_ns + LONG_NS, LONG_NS), 0, "all is forgotten");
+        assert_eq!(refrains(&mut yielding, now_ns, LONG_NS - 1), 0);
+        assert_eq!(refrains(&mut yielding, now_ns + LONG_NS, LONG_NS), 0, "all is forgotten");
     }
 
     #[test]
     fn one_long_yield_in_many_is_a_group_whose_time_was_used_up() {
-        let mut courtesy = Courtesy::default();
+        let mut yielding = Yielding::default();
         for at in 0..1000 {
             let took_ns = if at % 3 == 0 { 40 * LONG_NS } else { 1 };
-            assert_eq!(refrains(&mut courtesy, at * 100 * LONG_NS, took_ns), 0);
+            assert_eq!(refrains(&mut yielding, at * 100 * LONG_NS, took_ns), 0);
         }
     }
 }

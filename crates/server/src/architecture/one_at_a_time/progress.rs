@@ -12,7 +12,7 @@ use crate::counters::ConnectionState;
 
 /// What a worker's client is doing, and since when.
 #[derive(Debug)]
-pub(super) struct Headway {
+pub(super) struct Progress {
     stage: Stage,
     /// When it was first seen doing that. During a reply: when the current period began.
     since: Tick,
@@ -38,11 +38,11 @@ pub(super) struct Stage {
 }
 
 /// How long a client may stay in one stage.
-const PATIENCE_TICKS: u32 = 1000 / Tick::MS;
+const STAGE_TICKS: u32 = 1000 / Tick::MS;
 /// The period in which it has to take some of a reply.
 const TAKING_TICKS: u32 = 2000 / Tick::MS;
 
-impl Headway {
+impl Progress {
     /// For a client that has been in that stage since then.
     pub(super) fn new(stage: Stage, since: Tick) -> Self {
         Self { stage, since, taken: 0, slow: false }
@@ -50,14 +50,14 @@ impl Headway {
 
     /// Notes what is seen now, and returns whether the client is too slow. It must take `rate` bytes per
     /// second; with 0, any number will do.
-    pub(super) fn dawdles(&mut self, now: Tick, seen: Seen, rate: u32) -> bool {
+    pub(super) fn is_too_slow(&mut self, now: Tick, seen: Seen, rate: u32) -> bool {
         if self.stage != seen.stage {
             *self = Self { stage: seen.stage, since: now, taken: seen.taken, slow: false };
             return false;
         }
         let elapsed = now.remaining(self.since);
         if seen.stage.state != ConnectionState::Writing {
-            return elapsed >= PATIENCE_TICKS;
+            return elapsed >= STAGE_TICKS;
         }
         if elapsed >= TAKING_TICKS {
             self.slow = seen.taken.saturating_sub(self.taken) < Timeouts::progress(elapsed, rate);
@@ -79,8 +79,8 @@ mod tests {
         Seen { stage: Stage { state, requests }, taken }
     }
 
-    fn new_client() -> Headway {
-        Headway::new(seen(ConnectionState::ReadingHead, 0, 0).stage, at(0))
+    fn new_client() -> Progress {
+        Progress::new(seen(ConnectionState::ReadingHead, 0, 0).stage, at(0))
     }
 
     fn at(ms: u32) -> Tick {
@@ -89,23 +89,23 @@ mod tests {
 
     #[test]
     fn a_request_has_a_second_to_come_whatever_trickles_in() {
-        let mut headway = new_client();
+        let mut progress = new_client();
         let head = seen(ConnectionState::ReadingHead, 0, 0);
-        assert!(!headway.dawdles(at(990), head, RATE));
-        assert!(headway.dawdles(at(1000), head, RATE));
+        assert!(!progress.is_too_slow(at(990), head, RATE));
+        assert!(progress.is_too_slow(at(1000), head, RATE));
         let body = seen(ConnectionState::ReadingBody, 1, 0);
-        assert!(!headway.dawdles(at(1010), body, RATE));
-        assert!(headway.dawdles(at(2010), body, RATE));
+        assert!(!progress.is_too_slow(at(1010), body, RATE));
+        assert!(progress.is_too_slow(at(2010), body, RATE));
     }
 
     #[test]
     fn whoever_asks_again_has_another_second() {
-        let mut headway = new_client();
+        let mut progress = new_client();
         for round in 1..10 {
             let idle = seen(ConnectionState::Idle, round, 0);
-            assert!(!headway.dawdles(at(round * 2000), idle, RATE));
-            assert!(!headway.dawdles(at(round * 2000 + 900), idle, RATE));
-            assert!(headway.dawdles(at(round * 2000 + 1500), idle, RATE));
+            assert!(!progress.is_too_slow(at(round * 2000), idle, RATE));
+            assert!(!progress.is_too_slow(at(round * 2000 + 900), idle, RATE));
+            assert!(progress.is_too_slow(at(round * 2000 + 1500), idle, RATE));
         }
     }
 
@@ -118,21 +118,21 @@ mod tests {
             rate in 0_u32..2000,
         ) {
             let writing = |taken| seen(ConnectionState::Writing, 3, taken);
-            let mut headway = new_client();
-            headway.dawdles(at(0), writing(77), RATE);
+            let mut progress = new_client();
+            progress.is_too_slow(at(0), writing(77), RATE);
             // There may have been no waiting client in all that time.
             let mut now = stall_ms;
-            headway.dawdles(at(now), writing(77), RATE);
+            progress.is_too_slow(at(now), writing(77), RATE);
             let (began, mut longest, mut taken) = (now, 0, 77);
             for look in looks_ms {
                 now += look;
                 longest = longest.max(look);
                 taken += u64::from(rate) * u64::from(look / Tick::MS * Tick::MS) / 1000 + u64::from(rate > 0);
-                let dawdles = headway.dawdles(at(now), writing(taken), RATE);
+                let is_too_slow = progress.is_too_slow(at(now), writing(taken), RATE);
                 // By then a whole period has passed at this rate.
                 if now - began >= 2 * (2000 + longest) {
-                    prop_assert!(rate < RATE + 100 || !dawdles, "{rate} {}", now - began);
-                    prop_assert!(rate > RATE - 200 || dawdles, "{rate} {}", now - began);
+                    prop_assert!(rate < RATE + 100 || !is_too_slow, "{rate} {}", now - began);
+                    prop_assert!(rate > RATE - 200 || is_too_slow, "{rate} {}", now - began);
                 }
             }
         }

@@ -8,7 +8,7 @@ pub(crate) use children::is_single_threaded;
 pub use children::{Ended, any_ended, ended, fork, fork_sharing_descriptors, kill, reap, send};
 pub use identity::{drop_privileges, group_id, identity, is_root, runs_as, user_id};
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
@@ -148,8 +148,12 @@ pub fn thread_cpu_time() -> io::Result<(Duration, Duration)> {
 /// There is no current directory.
 pub fn program() -> io::Result<PathBuf> {
     std::env::current_exe().or_else(|_| {
-        let name = OsStr::from_bytes(rustix::param::linux_execfn().to_bytes());
-        std::path::absolute(name)
+        // rustix's function for this finds nothing in a static program.
+        // SAFETY: it takes only a number.
+        let name = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const libc::c_char;
+        // SAFETY: the kernel has put a string there that lives as long as the process. It is not null: every
+        // Linux since 2.6.26 provides the value.
+        std::path::absolute(OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes()))
     })
 }
 

@@ -57,7 +57,7 @@ pub(crate) struct Options {
     #[arg(
         short = 'd',
         long,
-        visible_alias = "duration",
+        alias = "duration",
         value_name = "TIME",
         default_value = "2s",
         value_parser = units::parse_time

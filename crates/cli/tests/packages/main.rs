@@ -115,21 +115,22 @@ fn a_purge_leaves_nothing_but_the_logs_that_it_names() {
     debian.said("apt-get install --yes ./sluice_0.1.0-1_*.deb ./sluicelab_0.1.0-1_*.deb");
     debian.said("curl --silent --fail http://localhost/ && systemctl is-active sluice");
     // What is to be rotated is.
-    debian.said("logrotate --force /etc/logrotate.d/sluice && curl --silent http://localhost/again");
+    let log = "/var/log/sluice/access.log";
+    let lines = format!("for i in $(seq 50); do [ -s {log} ] && break; sleep 0.1; done");
+    let rotate = "logrotate --force /etc/logrotate.d/sluice && curl --silent http://localhost/again";
+    debian.said(&format!("{lines}; {rotate}; {lines}; grep -q /again {log} && ! grep -q /again {log}.1"));
     let said = debian.said("apt-get purge --yes sluice sluicelab");
     assert!(said.contains("the logs stay in /var/log/sluice"), "{said}");
     let after = files(&debian);
     let left: Vec<_> = after.difference(&before).collect();
-    assert!(
-        left.iter().all(|path| path.starts_with("/var/log/sluice")) && !left.is_empty(),
-        "left behind: {left:#?}"
-    );
+    assert_eq!(left, [log, &format!("{log}.1")], "left behind");
     assert!(!debian.types("getent passwd sluice").status.success(), "the user is still there");
 }
 
 /// All files but those of the package manager's own and those of a running system.
 fn files(debian: &Debian) -> BTreeSet<String> {
-    const OTHERS: [&str; 9] = [
+    const OTHERS: [&str; 10] = [
+        "/var/lib/logrotate/",
         "/var/lib/dpkg/",
         "/var/lib/apt/",
         "/var/cache/",
@@ -156,7 +157,13 @@ fn the_image_serves_as_process_1_of_a_read_only_root() {
     let script = harness::workspace::root().join("scripts/try-image");
     let image = fs::read_dir(&packages).expect("a directory").map(|entry| entry.expect("an entry").path());
     let image = image.filter(|path| path.to_string_lossy().contains("image-x86_64")).collect::<Vec<_>>();
-    let [image] = image.as_slice() else { panic!("no image, or several: {image:?}") };
+    let [image] = image.as_slice() else {
+        assert!(image.is_empty(), "several images: {image:?}");
+        harness::skip(
+            "the container's image: scripts/test-packages was not given what scripts/release built",
+        );
+        return;
+    };
     let output = Command::new(script).arg(image).output().expect("a shell");
     let said = String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned();
     assert!(output.status.success(), "{said}");

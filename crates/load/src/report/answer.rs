@@ -96,7 +96,7 @@ mod tests {
         facts.arrivals = Some("logged".into());
         let told = answer(&measures, &facts).unwrap();
         let expected =
-            "the server answered 90 of the log's 100 requests. Half of the replies came within 1.0 ms";
+            "the server answered 90 of the log's 100 requests. Half of the replies came within 2.0 ms";
         assert!(told.starts_with(expected), "{told}");
     }
 

@@ -20,8 +20,8 @@
 //!
 //! If a pool uses another transport than the stream, the worker first asks the server whether it supports
 //! that transport. Then there are two cases. Either the client's socket is passed to the application, and
-//! the reply passes through no process here ([`lent_connection`]). Or the application writes the reply into memory
-//! shared with this server, which sends it from there ([`area`]). Over TCP, a server whose connections
+//! the reply passes through no process here ([`lent_connection`]). Or the application writes the reply into
+//! memory shared with this server, which sends it from there ([`area`]). Over TCP, a server whose connections
 //! are to be kept is asked whether it reports when it waits for a request.
 
 mod area;

@@ -21,8 +21,8 @@
 //! `setup` finds a server. `lending` handles a passed client socket, and `sharing` handles shared memory.
 //! `deadlines` has the deadlines.
 //!
-//! While the client's socket is [passed](super::lent_connection), there is no reply here. The server then reports
-//! that it gives the socket back.
+//! While the client's socket is [passed](super::lent_connection), there is no reply here. The server then
+//! reports that it gives the socket back.
 
 mod deadlines;
 mod lending;
@@ -80,8 +80,8 @@ pub struct Relay {
     head: Vec<u8>,
     scan: response::Scan,
     delivery: Option<Delivery>,
-    /// The client's socket is passed (`lent_connection`). After that, `returned` is the server's report of what it
-    /// has sent.
+    /// The client's socket is passed (`lent_connection`). After that, `returned` is the server's report of
+    /// what it has sent.
     lent_connection: Option<LentConnection>,
     returned: Option<Returned>,
     has_lent: bool,

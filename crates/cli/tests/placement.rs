@@ -193,7 +193,9 @@ fn a_reload_moves_addresses_but_not_the_number_of_copies() {
     let server = Server::with(&TWO_OF_TWO, &format!("listen = \"{first}\""));
     server.rewrite_config(&format!("listen = [\"{first}\", \"{second}\"]\ncopies_by = \"port\""));
     server.signal(Signal::HUP);
-    server.wait_for_line(|line| line.contains("`copies_by` has changed, which requires a restart"));
+    server.wait_for_line(|line| {
+        line.contains("`copies_by` has changed, which requires an upgrade in place (USR2)")
+    });
     eventually("both copies listen at the second", || {
         std::net::TcpStream::connect(second).is_ok() && {
             let counts = accepts(&server, &[second]);

@@ -52,8 +52,8 @@ impl Supervisor {
         let mut settings = read.settings;
         let access_logs = access_logs(&settings, self.workers.access_logs(), None);
         let access_logs = access_logs.collect::<Result<_, _>>()?;
-        for key in needs_restart(&self.settings, &settings) {
-            tracing::warn!("`{key}` has changed, which requires a restart; the old value stays in use");
+        for (key, what) in needs_more(&self.settings, &settings) {
+            tracing::warn!("`{key}` has changed, which requires {what}; the old value stays in use");
         }
         (settings.copies, settings.copies_by) = (self.settings.copies, self.settings.copies_by);
         let listeners = listeners::reopen(&self.listeners, &settings)?;
@@ -133,15 +133,17 @@ fn not_reloaded(why: &str) {
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
 }
 
-/// Keys that have changed but that only a restart can change.
-fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
+/// Keys that have changed but that a reload cannot change, each with what can.
+fn needs_more(old: &Settings, new: &Settings) -> impl Iterator<Item = (&'static str, &'static str)> {
+    const UPGRADE: &str = "an upgrade in place (USR2) or a restart";
+    const RESTART: &str = "a restart";
     let changed = [
-        ("copies", old.copies != new.copies),
-        ("copies_by", old.copies_by != new.copies_by),
-        ("cpus", old.cpus != new.cpus),
-        ("user", old.user != new.user || old.group != new.group),
-        ("status", old.status != new.status || old.status_socket != new.status_socket),
-        ("error_log", old.error_log != new.error_log || old.log_level != new.log_level),
+        ("copies", UPGRADE, old.copies != new.copies),
+        ("copies_by", UPGRADE, old.copies_by != new.copies_by),
+        ("cpus", UPGRADE, old.cpus != new.cpus),
+        ("error_log", UPGRADE, old.error_log != new.error_log || old.log_level != new.log_level),
+        ("user", RESTART, old.user != new.user || old.group != new.group),
+        ("status", RESTART, old.status != new.status || old.status_socket != new.status_socket),
     ];
-    changed.into_iter().filter_map(|(key, changed)| changed.then_some(key)).collect()
+    changed.into_iter().filter_map(|(key, what, has_changed)| has_changed.then_some((key, what)))
 }

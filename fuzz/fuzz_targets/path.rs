@@ -14,7 +14,7 @@ use std::sync::Arc;
 use http1::{Connection, Limits, Segment, Sheet, Stamp, Step, Tick};
 use libfuzzer_sys::fuzz_target;
 use server::config::{FileSettings, SiteSettings};
-use server::content::{Content, Patience, Pin, Resolvers};
+use server::content::{Content, MayBlock, Pin, Resolvers};
 
 /// What is written into files that must not be sent.
 const SECRET: &[u8] = b"secret";
@@ -73,7 +73,7 @@ fn get(content: &mut Content, path: &[u8]) -> Reply {
     head.path = path;
     // What its parser would refuse is left to the decoder as well.
     head.is_encoded = path.iter().any(|byte| matches!(byte, b'%' | 0));
-    let looked = (None, Patience::Unlimited);
+    let looked = (None, MayBlock::Always);
     let Ok(plan) = content.answer(&head, looked, 0, Sheet::default(), &Stamp::new("", 0)) else {
         unreachable!("there is patience for every look")
     };

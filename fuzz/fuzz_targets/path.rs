@@ -75,7 +75,7 @@ fn get(content: &mut Content, path: &[u8]) -> Reply {
     head.is_encoded = path.iter().any(|byte| matches!(byte, b'%' | 0));
     let looked = (None, MayBlock::Always);
     let Ok(plan) = content.answer(&head, looked, 0, Sheet::default(), &Stamp::new("", 0)) else {
-        unreachable!("there is patience for every look")
+        unreachable!("a lookup may always block")
     };
     connection.respond(&limits, now, plan);
     let mut bytes = Vec::new();

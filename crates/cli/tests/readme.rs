@@ -9,14 +9,6 @@ use std::process::{Command, Output};
 
 use harness::workspace::root;
 
-/// The commands: lines of the indented blocks, without the remark behind them.
-fn commands() -> Vec<String> {
-    let page = include_str!("../../../README.md");
-    let lines = page.lines().filter_map(|line| line.strip_prefix("    "));
-    let command = |line: &str| line.split(" # ").next().unwrap_or_default().trim().to_owned();
-    lines.map(command).collect()
-}
-
 /// The directory of the programs that are tested.
 fn programs() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_sluicelab")).parent().expect("a directory").to_owned()
@@ -62,24 +54,24 @@ fn every_command_does_what_it_says() {
     let home = tempfile::tempdir().expect("a directory");
     fs::create_dir(home.path().join("my-site")).expect("a directory");
     fs::write(home.path().join("my-site/index.html"), "a page").expect("a file");
-    let all = commands();
+    let all = harness::page::commands(include_str!("../../../README.md"));
     assert!(all.len() > 6, "{all:?}");
-    for command in all {
-        match command.as_str() {
+    for (command, _) in all {
+        match command {
             // The test's own build has shown that this works. The lock file must be complete for it.
             "cargo build --release --locked" => {
-                succeeds(&command, &types("cargo tree --locked --offline --package sluicegate", home.path()));
+                succeeds(command, &types("cargo tree --locked --offline --package sluicegate", home.path()));
             }
             "scripts/test" => {
                 let runs = fs::read_to_string(root().join(".ci/run")).expect("what CI runs");
                 assert!(runs.contains("exec scripts/test\n"), "CI runs something else: {runs}");
             }
             // The tests of the packages do both, with the page of the first ten minutes.
-            "scripts/release" => assert!(root().join(&command).is_file(), "there is such a script"),
+            "scripts/release" => assert!(root().join(command).is_file(), "there is such a script"),
             _ if command.contains("apt-get install ") => {
                 assert!(command.ends_with("_amd64.deb"), "{command}: another package");
             }
-            "scripts/demo" => assert!(root().join(&command).is_file(), "the next test runs it"),
+            "scripts/demo" => assert!(root().join(command).is_file(), "the next test runs it"),
             "sudo contrib/install" => {
                 let to = tempfile::tempdir().expect("a directory");
                 let install = format!(
@@ -87,22 +79,22 @@ fn every_command_does_what_it_says() {
                     to.path().display(),
                     programs().display()
                 );
-                succeeds(&command, &types(&install, home.path()));
+                succeeds(command, &types(&install, home.path()));
                 assert!(to.path().join("usr/local/bin/sluice").is_file());
             }
-            _ if command.starts_with("sluice init ") => succeeds(&command, &types(&command, home.path())),
+            _ if command.starts_with("sluice init ") => succeeds(command, &types(command, home.path())),
             _ if command.contains("serve ") => {
                 let output =
                     serves(&command.replace("cargo run --release --locked --", "sluice"), home.path());
                 if output.status.code() == Some(77) {
                     harness::skip("the README's servers: there are no namespaces");
                 } else {
-                    succeeds(&command, &output);
+                    succeeds(command, &output);
                 }
             }
             _ if command.contains("sluicelab run ") => {
                 let check = command.replace("target/release/", "") + " --check";
-                succeeds(&command, &types(&check, home.path()));
+                succeeds(command, &types(&check, home.path()));
             }
             _ if command.contains("sluicelab compare ") => {
                 let quick = format!(
@@ -111,7 +103,7 @@ fn every_command_does_what_it_says() {
                     command.replace("target/release/", ""),
                     home = home.path().display()
                 );
-                succeeds(&command, &types(&quick, home.path()));
+                succeeds(command, &types(&quick, home.path()));
             }
             _ => panic!("README.md has a command that this test does not know: {command}"),
         }

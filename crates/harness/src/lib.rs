@@ -11,7 +11,7 @@
 //!   ([`owners`]).
 //! - [`skip`] lists what a test leaves out.
 //! - [`schema`] checks JSON against its schema.
-//! - The sources of this workspace, for tests of rules: [`workspace`].
+//! - The sources of this workspace, for tests of rules: [`workspace`]. The commands of a page: [`page`].
 //!
 //! This crate depends on none of the project's other crates, so that the tests of each of them may use
 //! it.
@@ -28,6 +28,7 @@ pub mod guest;
 pub mod held;
 pub mod namespace;
 pub mod owners;
+pub mod page;
 pub mod passes;
 pub mod program;
 pub mod schema;

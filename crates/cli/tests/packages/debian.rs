@@ -10,36 +10,42 @@ use std::time::{Duration, Instant};
 
 use harness::server::children;
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
 
 /// How long systemd may take to start, or to stop, everything.
 const BOOT: Duration = Duration::from_mins(2);
 
 pub(crate) struct Debian {
-    root: PathBuf,
+    /// Its root, and what it prints while it boots.
+    scratch: TempDir,
     /// `systemd-nspawn`, while it runs.
     nspawn: Option<Child>,
 }
 
 impl Debian {
-    /// Unpacks the archive into a directory that does not exist yet.
-    pub(crate) fn unpacked(archive: &Path, root: PathBuf) -> Self {
-        fs::create_dir_all(&root).expect("a directory");
+    /// Unpacks the archive into a directory that goes with this Debian.
+    pub(crate) fn unpacked(archive: &Path) -> Self {
+        let this = Self { scratch: harness::scratch::on_disk(), nspawn: None };
+        fs::create_dir(this.root()).expect("a directory");
         let mut tar = Command::new("tar");
-        tar.arg("--extract").arg("--file").arg(archive).arg("--directory").arg(&root);
+        tar.arg("--extract").arg("--file").arg(archive).arg("--directory").arg(this.root());
         assert!(tar.status().expect("tar").success(), "cannot unpack {}", archive.display());
-        Self { root, nspawn: None }
+        this
     }
 
-    pub(crate) fn root(&self) -> &Path {
-        &self.root
+    pub(crate) fn root(&self) -> PathBuf {
+        self.scratch.path().join("debian")
     }
 
     /// Starts systemd, and returns when it has started everything.
     pub(crate) fn boot(&mut self) {
-        let console = File::create(self.root.with_extension("console")).expect("a file");
+        let log = self.scratch.path().join("console");
+        let console = File::create(&log).expect("a file");
         let mut nspawn = Command::new("systemd-nspawn");
         nspawn.args(["--quiet", "--boot", "--register=no", "--keep-unit", "--private-network"]);
-        nspawn.args(["--console=pipe", "--resolv-conf=off", "--timezone=off", "--directory"]).arg(&self.root);
+        nspawn
+            .args(["--console=pipe", "--resolv-conf=off", "--timezone=off", "--directory"])
+            .arg(self.root());
         nspawn.stdin(Stdio::null()).stdout(console.try_clone().expect("a file")).stderr(console);
         self.nspawn = Some(nspawn.spawn().expect("systemd-nspawn"));
         let began = Instant::now();
@@ -50,7 +56,7 @@ impl Debian {
             if matches!(state.as_deref(), Some("running" | "degraded")) {
                 return;
             }
-            let console = || fs::read_to_string(self.root.with_extension("console")).unwrap_or_default();
+            let console = || fs::read_to_string(&log).unwrap_or_default();
             assert!(began.elapsed() < BOOT, "it is {state:?}: {}", console());
             harness::sleep_ms(200);
         }
@@ -112,6 +118,5 @@ impl Debian {
 impl Drop for Debian {
     fn drop(&mut self) {
         self.shut_down();
-        let _ = fs::remove_dir_all(&self.root);
     }
 }

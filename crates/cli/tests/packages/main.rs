@@ -27,8 +27,7 @@ fn packages() -> Option<PathBuf> {
 
 /// A fresh Debian with the packages in its root's home.
 fn fresh(packages: &Path) -> Debian {
-    let scratch = tempfile::tempdir().expect("a directory").keep();
-    let debian = Debian::unpacked(&packages.join("debian.tar"), scratch.join("debian"));
+    let debian = Debian::unpacked(&packages.join("debian.tar"));
     for name in debs(packages) {
         fs::copy(packages.join(&name), debian.root().join("root").join(&name)).expect("a package");
     }
@@ -42,23 +41,15 @@ fn debs(packages: &Path) -> Vec<String> {
     names.filter(|name| Path::new(name).extension().is_some_and(|extension| extension == "deb")).collect()
 }
 
-/// The commands of the page, each with what its output must contain: the remark behind it.
-fn commands() -> Vec<(String, Option<String>)> {
-    let page = include_str!("../../../../docs/first-ten-minutes.md");
-    let lines = page.lines().filter_map(|line| line.strip_prefix("    "));
-    let command = |line: &str| match line.split_once(" # ") {
-        Some((command, remark)) => (command.trim().to_owned(), Some(remark.trim().to_owned())),
-        None => (line.trim().to_owned(), None),
-    };
-    lines.map(command).collect()
-}
+/// The page; the remark behind a command is what its output must contain.
+const PAGE: &str = include_str!("../../../../docs/first-ten-minutes.md");
 
 #[test]
 fn the_first_ten_minutes_are_as_the_page_says() {
     let Some(packages) = packages() else { return };
     let mut debian = fresh(&packages);
     debian.boot();
-    let all = commands();
+    let all = harness::page::commands(PAGE);
     assert!(all.len() > 20, "{all:?}");
     for (command, expected) in all {
         if command == "reboot" {
@@ -66,10 +57,10 @@ fn the_first_ten_minutes_are_as_the_page_says() {
             debian.boot();
             continue;
         }
-        let said = debian.said(&command);
+        let said = debian.said(command);
         eprintln!("# {command}\n{said}");
         if let Some(expected) = expected {
-            assert!(said.contains(&expected), "{command}: no {expected:?} in\n{said}");
+            assert!(said.contains(expected), "{command}: no {expected:?} in\n{said}");
         }
     }
 }
@@ -150,7 +141,7 @@ fn files(debian: &Debian) -> BTreeSet<String> {
     found.lines().filter(is_ours).map(str::to_owned).collect()
 }
 
-/// Runs the image's program as process 1 of namespaces, with a root that nobody can write to.
+/// `scripts/try-image` runs the image's program as process 1 of namespaces, and mounts its root read-only.
 #[test]
 fn the_image_serves_as_process_1_of_a_read_only_root() {
     let Some(packages) = packages() else { return };

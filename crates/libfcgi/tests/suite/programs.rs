@@ -2,6 +2,7 @@
 //! ours in its place: on every transport, behind another web server, and under valgrind. On plain FastCGI the
 //! distribution's library has to say the same.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,12 +19,16 @@ use tempfile::TempDir;
 
 use super::web_server::{Said, WebServer};
 
-/// A directory with our library by the name that programs ask for.
-static LIBRARY: LazyLock<TempDir> = LazyLock::new(|| {
-    let directory = tempfile::tempdir().unwrap();
+/// A directory with our library by the name that programs ask for. It is the same for all tests of a build.
+static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("library");
+    fs::create_dir_all(&directory).unwrap();
     // target/PROFILE/deps/TEST
     let built = std::env::current_exe().unwrap().parent().unwrap().join("libfcgi.so");
-    symlink(built, directory.path().join("libfcgi.so.0")).unwrap();
+    // Another test may make it at the same moment: each puts its own in place in one step.
+    let own = directory.join(std::process::id().to_string());
+    symlink(built, &own).unwrap();
+    fs::rename(own, directory.join("libfcgi.so.0")).unwrap();
     directory
 });
 
@@ -107,7 +112,7 @@ impl Program {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).stdin(OwnedFd::from(listener));
         if library == Library::Ours {
-            command.env("LD_LIBRARY_PATH", LIBRARY.path());
+            command.env("LD_LIBRARY_PATH", LIBRARY.as_path());
         }
         Self { child: command.spawn().unwrap(), directory }
     }
@@ -312,7 +317,7 @@ fn a_stdio_program_is_a_cgi_program_too() {
     let directory = tempfile::tempdir().unwrap();
     let program = compile("stdio.c", directory.path(), &["-lfcgi"]);
     let mut outputs = Vec::new();
-    for library in [LIBRARY.path(), Path::new("/nonexistent")] {
+    for library in [LIBRARY.as_path(), Path::new("/nonexistent")] {
         let mut child = Command::new(&program)
             .env("LD_LIBRARY_PATH", library)
             .env("QUERY_STRING", "a=b")
@@ -512,7 +517,7 @@ fn the_library_shows_what_the_distributions_does() {
     // Where the linker finds it, whatever this machine's directories are called.
     let found = Command::new("cc").arg("-print-file-name=libfcgi.so").output().unwrap().stdout;
     let theirs = PathBuf::from(String::from_utf8(found).unwrap().trim()).canonicalize().unwrap();
-    let ours = LIBRARY.path().join("libfcgi.so.0");
+    let ours = LIBRARY.as_path().join("libfcgi.so.0");
     assert!(shown(&theirs).len() > 50);
     assert_eq!(shown(&ours), shown(&theirs));
     assert_eq!(name(&ours), name(&theirs));
@@ -532,8 +537,8 @@ fn fcgiwrap(library: Library) -> (Program, String) {
 fn fcgiwrap_by(library: Library, by: &[&str]) -> (Program, String) {
     let directory = tempfile::tempdir().unwrap();
     let script = directory.path().join("script");
-    std::fs::write(&script, SCRIPT).unwrap();
-    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::write(&script, SCRIPT).unwrap();
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let program = Program::run(directory, Path::new(FCGIWRAP), library, by);
     (program, script.to_str().unwrap().to_owned())
 }
@@ -596,7 +601,7 @@ impl Nginx {
             temporary("scgi"),
             application.display(),
         );
-        std::fs::write(directory.path().join("conf"), configuration).unwrap();
+        fs::write(directory.path().join("conf"), configuration).unwrap();
         let child = Command::new("nginx")
             .arg("-p")
             .arg(directory.path())

@@ -53,7 +53,7 @@ const CRATES: &[Crate] = &[
     Crate {
         name: "sys",
         ours: &["harness"],
-        foreign: Foreign::Only(&["libc", "rustix"]),
+        foreign: Foreign::Only(&["corosensei", "libc", "rustix"]),
         unsafe_code: true,
         banned: &[],
     },

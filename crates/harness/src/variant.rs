@@ -52,6 +52,9 @@ impl Variant {
                 "\n[event]\nsend_hold = '1 h'\n[tcp]\nsend_buffer = '32 KiB'\n\
                  [pipeline]\nresponse_target = '10 ms'\n"
             }
+            "knot_a" => "\n[user_threads]\nkeep_stack = true\n",
+            "knot_c" => "\n[user_threads]\nkeep_stack = true\naccepting = 'threads'\nthreads = 60\n",
+            name if name.starts_with("knot_sending") => "\n[user_threads]\nhelpers_send = true\n",
             name if name.starts_with("narrow") => "\n[pipeline]\nbatch = 1\nqueue = 1\n",
             _ => "",
         }
@@ -104,6 +107,14 @@ pub const VARIANTS: &[Variant] = &[
     Variant { name: "amped_epoll", options: &["--architecture=amped", "--workers=2", "--events=epoll"] },
     Variant { name: "amped_poll", options: &["--architecture=amped", "--workers=1", "--events=poll"] },
     Variant { name: "amped_blocking", options: &["--architecture=amped", "--workers=2", "--send=blocking"] },
+    Variant {
+        name: "user_threads",
+        options: &["--architecture=user-threads", "--workers=2", "--events=epoll"],
+    },
+    Variant {
+        name: "user_threads_poll",
+        options: &["--architecture=user-threads", "--workers=1", "--events=poll"],
+    },
     Variant { name: "pipeline", options: &["--architecture=pipeline", "--workers=2"] },
     Variant { name: "pipeline_blocking", options: &["--architecture=pipeline", "--send=blocking"] },
     Variant { name: "pipeline_four", options: &["--architecture=pipeline", "--stages=four", "--writers=2"] },
@@ -145,9 +156,11 @@ pub enum On {
 /// - an event loop whose sends block;
 /// - an event loop that shares its table and descriptors with others;
 /// - an event loop that leaves the disk to helpers;
+/// - user-level threads;
 /// - a worker with one client at a time;
 /// - the stages of a pipeline.
-const DRIVERS: [&str; 5] = ["sped_blocking", "shared_symped_epoll", "amped_epoll", "threads", "pipeline"];
+const DRIVERS: [&str; 6] =
+    ["sped_blocking", "shared_symped_epoll", "amped_epoll", "user_threads", "threads", "pipeline"];
 
 /// One variant for each way in which a worker gets the content: it looks in its own table, its helpers
 /// look, or it shares a table. They also cover one client at a time, an event loop that sets requests
@@ -209,12 +222,13 @@ pub fn all_are_wanted() -> bool {
 
 /// All combinations of all choices. Names and options live as long as the process.
 fn all() -> Vec<Variant> {
-    const EVENT_DRIVEN: [&[&str]; 5] = [
+    const EVENT_DRIVEN: [&[&str]; 6] = [
         &["--architecture=sped"],
         &["--architecture=symped", "--workers=2"],
         &["--architecture=shared-symped", "--workers=2"],
         &["--architecture=n-copy", "--copies=2"],
         &["--architecture=amped", "--workers=2"],
+        &["--architecture=user-threads", "--workers=2"],
     ];
     const STAGED: [(&str, &[&str]); 3] = [
         ("five", &["--architecture=pipeline", "--workers=2"]),

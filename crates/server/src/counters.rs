@@ -190,6 +190,19 @@ sys::shareable! {
         /// Times that the part was not in memory.
         pub residency_misses: Counter,
 
+        /// User-level threads that exist.
+        pub user_threads: Counter,
+        /// User-level threads that have a client: they run, or are parked until it is ready.
+        pub user_threads_busy: Counter,
+        /// Clients that wait for a user-level thread, because all have one.
+        pub user_threads_awaited: Counter,
+        /// Times that the scheduler has switched to a user-level thread, and back.
+        pub user_thread_switches: Counter,
+        /// The memory that one stack has taken, at most, among the stacks looked at.
+        pub user_thread_stack_bytes: Counter,
+        /// The memory of all stacks, estimated from the stacks looked at.
+        pub user_thread_stacks_bytes: Counter,
+
         /// Threads in use of each stage of a pipeline.
         pub stage_threads: [Counter; Stage::NAMES.len()],
         /// Connections in the queue of each stage, as last seen by a thread of it.

@@ -1,4 +1,4 @@
-//! Helper threads, which wait for the disk instead of an event loop.
+//! Helper threads, which wait for the disk instead of an event loop, and for clients if they send.
 //!
 //! ```text
 //! conversation -- Job --> submit --> queue --> helper --> Finished --> eventfd --> loop --> conversation
@@ -30,6 +30,7 @@ use sys::wake::Wake;
 use crate::config::AmpedSettings;
 use crate::content::{Fetch, Lookup, LookupResult, Resolvers, SiteNumber, Variant};
 use crate::counters::{Counters, HelperJob};
+use crate::handed_send::{HandedSend, Sent};
 
 /// Something that may have to wait for a disk.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub enum Job {
     Lookup(Box<Lookup<'static>>),
     /// Bringing a window of a file into memory.
     Fetch(Fetch),
+    /// Sending a range of a file.
+    Send(HandedSend),
 }
 
 /// The result of a job.
@@ -47,6 +50,8 @@ pub enum Done {
     LookedUp(Box<Lookup<'static>>, LookupResult),
     /// The window is in memory, or cannot be read.
     Fetched,
+    /// A range was sent, or a part of it.
+    Sent(Sent),
 }
 
 /// A job that has been done.
@@ -112,6 +117,8 @@ enum Wanted {
     Window(u64, u64, u64),
     /// What one waiter wants only for itself.
     Ticket(u64),
+    /// A part of one waiter's reply.
+    Send(u64),
 }
 
 /// The disk that a job waits for, as far as this is known before the disk answers.
@@ -120,6 +127,8 @@ enum Disk {
     /// A directory in the root, which may be another file system.
     Directory(SiteNumber, Box<[u8]>),
     Device(u64),
+    /// None: a send waits mostly for its client, and has an end of its own.
+    None,
 }
 
 /// How many helpers there should be, and how long their jobs may take.
@@ -245,8 +254,8 @@ impl Helpers {
 
     /// Repeats a finished lookup for the same waiters.
     pub fn look_up_again(&mut self, name: Name, lookup: Box<Lookup<'static>>, now_ms: u64) {
-        let job = Job::Lookup(lookup);
-        self.enqueue(Task { name, disk: Disk::of(&job), job, since_ms: now_ms });
+        let disk = Disk::of_lookup(&lookup);
+        self.enqueue(Task { name, disk, job: Job::Lookup(lookup), since_ms: now_ms });
     }
 
     /// Starts helpers in addition to those that are stuck, and gives up jobs that were not begun in time.
@@ -256,9 +265,11 @@ impl Helpers {
     pub fn look_after(&mut self, now_ms: u64) -> Vec<Waiter> {
         let bounds = self.shared.bounds;
         let mut queue = lock(&self.shared.queue);
-        let in_time = |task: &Task| now_ms.saturating_sub(task.since_ms) < bounds.timeout_ms;
-        let late = queue.jobs.iter().position(in_time).unwrap_or(queue.jobs.len());
-        let late: Vec<Name> = queue.jobs.drain(..late).map(|task| task.name).collect();
+        let is_late =
+            |task: &Task| task.disk != Disk::None && now_ms.saturating_sub(task.since_ms) >= bounds.timeout_ms;
+        let (late, in_time): (VecDeque<_>, _) = queue.jobs.drain(..).partition(is_late);
+        queue.jobs = in_time;
+        let late: Vec<Name> = late.into_iter().map(|task| task.name).collect();
         let stuck = queue.stuck(bounds, now_ms);
         let wanted = (bounds.helpers + stuck).min(bounds.helpers * MOST_HELPERS);
         let missing = wanted.saturating_sub(queue.helpers);
@@ -291,7 +302,9 @@ impl Helpers {
     /// The connections that wait for a finished job.
     pub fn release(&mut self, name: &Name, now_ms: u64) -> Vec<Waiter> {
         let Some(Awaited { waiters, since_ms }) = self.awaited.remove(name) else { return Vec::new() };
-        self.pace.finished(since_ms, now_ms);
+        if !matches!(name.0, Wanted::Send(_)) {
+            self.pace.finished(since_ms, now_ms);
+        }
         self.counters.helper_queue.set(self.awaited.len() as u64);
         waiters
     }
@@ -319,6 +332,7 @@ impl Helpers {
         let kind = match task.job {
             Job::Lookup(_) => HelperJob::Lookup,
             Job::Fetch(_) => HelperJob::Fetch,
+            Job::Send(_) => HelperJob::Send,
         };
         self.counters.helper_jobs(kind, self.awaited.len() as u64);
         lock(&self.shared.queue).jobs.push_back(task);
@@ -362,6 +376,7 @@ impl Name {
                 let (device, inode, window) = fetch.shared_name();
                 Wanted::Window(device, inode, window)
             }
+            Job::Send(_) => Wanted::Send(waiter.ticket),
         })
     }
 }
@@ -369,12 +384,15 @@ impl Name {
 impl Disk {
     fn of(job: &Job) -> Self {
         match job {
-            Job::Lookup(lookup) => {
-                let (site, directory) = lookup.top_directory();
-                Self::Directory(site, directory.into())
-            }
+            Job::Lookup(lookup) => Self::of_lookup(lookup),
             Job::Fetch(fetch) => Self::Device(fetch.shared_name().0),
+            Job::Send(_) => Self::None,
         }
+    }
+
+    fn of_lookup(lookup: &Lookup<'_>) -> Self {
+        let (site, directory) = lookup.top_directory();
+        Self::Directory(site, directory.into())
     }
 }
 
@@ -407,7 +425,7 @@ impl Bounds {
 
 impl Running {
     fn has_taken(&self, ms: u64, now_ms: u64) -> bool {
-        now_ms.saturating_sub(self.since_ms) >= ms
+        self.disk != Disk::None && now_ms.saturating_sub(self.since_ms) >= ms
     }
 }
 
@@ -500,6 +518,7 @@ fn help(shared: &Shared, resolvers: &Resolvers) {
                 fetch.run();
                 Done::Fetched
             }
+            Job::Send(send) => Done::Sent(send.run()),
         };
         shared.finish(Finished { name, done });
     }

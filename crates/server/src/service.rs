@@ -19,6 +19,7 @@ use crate::content::{Answer, Content, Lookup, MayBlock, Named, Pin, Prefetched, 
 use crate::counters::Counters;
 use crate::error_log;
 use crate::gateway::{Gateway, Lendable, PoolHandle, SERVER, Tools};
+use crate::handed_send::Until;
 use crate::listeners::Listener;
 use crate::proxies::Proxies;
 use crate::sends::BlockingSends;
@@ -68,6 +69,8 @@ pub struct Service {
     pub hears_hang_ups: bool,
     /// Whether this worker waits for the disk itself.
     pub may_block: MayBlock,
+    /// If helpers send the files: when a helper is done with a send.
+    pub helpers_send: Option<Until>,
     /// If it does not: how long one of its clients waits for the disk at a time.
     pub disk_timeout_ticks: u32,
     /// Whether this worker reports the contents of the open-file table. If several workers share one, only
@@ -166,6 +169,7 @@ impl Service {
             awaits_input: false,
             may_block: MayBlock::Always,
             hears_hang_ups: false,
+            helpers_send: None,
             disk_timeout_ticks: http1::Timeouts::ticks(settings.amped.disk_timeout.as_millis() as u64),
             tickets: 0,
             stamp: Stamp::new(SERVER, clock.unix_secs),

@@ -4,9 +4,12 @@
 //! The server warns of each at its start, and so does `sluice check`. A warning names the setting and what
 //! is missing.
 
-use sys::features::Feature;
+use std::borrow::Cow;
 
-use crate::config::{AcceptLimit, Architecture, Settings, Transport};
+use sys::features::Feature;
+use sys::stacks::Guards;
+
+use crate::config::{AcceptLimit, Architecture, Role, Settings, Transport};
 
 /// The settings that cannot take full effect here, and why: one sentence for each.
 pub fn of(settings: &Settings) -> Vec<String> {
@@ -24,6 +27,9 @@ pub fn of(settings: &Settings) -> Vec<String> {
     let backlog = (connections.backlog != default.backlog).then_some(connections.backlog);
     let backlog = backlog.map(|backlog| ("backlog", u64::from(backlog)));
     let bounds = [("net.core.wmem_max", send_buffer), ("net.core.somaxconn", backlog)];
+    if let (Some(asked), Some(most)) = (settings.user_threads.threads, Guards::best().most_stacks()) {
+        all.extend(bounded("user_threads.threads", asked.get().into(), "vm.max_map_count", most as u64));
+    }
     all.extend(bounds.into_iter().filter_map(|(bound, asked)| {
         let (key, asked) = asked?;
         bounded(key, asked, bound, allowed(bound)?)
@@ -32,27 +38,38 @@ pub fn of(settings: &Settings) -> Vec<String> {
 }
 
 /// The consequence of a missing feature, as text for people. `None`: these settings do not need it.
-fn effect(feature: Feature, settings: &Settings) -> Option<&'static str> {
-    let is_amped = settings.architecture == Architecture::Amped;
-    let passes = || settings.all_pools().any(|pool| pool.transport == Transport::PassFd);
-    match feature {
-        Feature::Openat2 | Feature::ResolveCached if is_amped => Some(
-            "with architecture = \"amped\" helpers look up the name of every file that is not in the \
-             open-file table, not only of those that wait for the disk",
-        ),
-        // The server's own path walk gives the same guarantees.
-        Feature::Openat2 | Feature::ResolveCached => None,
-        Feature::ReadNowait => is_amped.then_some(
-            "with architecture = \"amped\" helpers read all parts of files that are sent, not only those \
-             that are not in memory",
-        ),
-        Feature::TcpInfo if passes() => {
-            Some("transport = \"pass-fd\" is not used, and replies come by the stream")
+fn effect(feature: Feature, settings: &Settings) -> Option<Cow<'static, str>> {
+    let has_helpers = settings.layout().threads(Role::AwaitDisk) > 0;
+    let passes = settings.all_pools().any(|pool| pool.transport == Transport::PassFd);
+    let measures =
+        settings.architecture.is_event_driven() && settings.event.accept_limit == AcceptLimit::Auto;
+    let text = match feature {
+        Feature::Openat2 | Feature::ResolveCached if has_helpers => {
+            "helpers look up the name of every file that is not in the open-file table, not only of those that \
+             wait for the disk"
         }
-        Feature::TcpInfo => (settings.architecture.is_event_driven()
-            && settings.event.accept_limit == AcceptLimit::Auto)
-            .then_some("accept_limit = \"auto\" can't see how long clients wait to be accepted"),
-    }
+        Feature::ReadNowait if has_helpers => {
+            "helpers read all parts of files that are sent, not only those that are not in memory"
+        }
+        Feature::TcpInfo if passes => {
+            "transport = \"pass-fd\" is not used, and replies come by the stream"
+        }
+        Feature::TcpInfo if measures => {
+            "accept_limit = \"auto\" can't see how long clients wait to be accepted"
+        }
+        Feature::GuardInstall if settings.architecture == Architecture::UserThreads => {
+            return Some(few_threads().into());
+        }
+        // Without the calls that look up names, the server's own path walk gives the same guarantees.
+        _ => return None,
+    };
+    Some(text.into())
+}
+
+/// How many user-level threads there can be without `MADV_GUARD_INSTALL`.
+fn few_threads() -> String {
+    let most = Guards::Mappings.most_stacks().unwrap_or(0);
+    format!("a worker has room for {most} user-level threads (vm.max_map_count)")
 }
 
 /// The kernel's value of such a bound.
@@ -72,16 +89,18 @@ pub fn of_kernel() -> Vec<String> {
     let line = |(feature, refusal): (Feature, std::io::Error)| {
         let effect = match feature {
             Feature::Openat2 => {
-                "symbolic links are followed step by step, equally safe but slower; amped has its helpers \
-                 look \
-                 up every name"
+                "symbolic links are followed step by step, equally safe but slower; amped and user-threads have \
+                 their helpers look up every name"
             }
-            Feature::ResolveCached => "amped has its helpers look up every name",
-            Feature::ReadNowait => "amped has its helpers read all that is sent from files",
+            Feature::ResolveCached => "amped and user-threads have their helpers look up every name",
+            Feature::ReadNowait => {
+                "amped and user-threads have their helpers read all that is sent from files"
+            }
             Feature::TcpInfo => {
                 "accept_limit = \"auto\" can't see how long clients wait, and transport = \"pass-fd\" is not \
                  used"
             }
+            Feature::GuardInstall => &few_threads(),
         };
         format!("{} is not available here ({refusal}): {effect}", feature.name())
     };
@@ -96,11 +115,13 @@ mod tests {
     fn each_feature_is_of_the_settings_that_need_it() {
         let mut settings = Settings::new("/".into());
         let needed = |settings: &Settings| Feature::ALL.map(|feature| effect(feature, settings).is_some());
-        assert_eq!(needed(&settings), [false, false, false, true]);
+        assert_eq!(needed(&settings), [false, false, false, true, false]);
         settings.event.accept_limit = AcceptLimit::Unlimited;
-        assert_eq!(needed(&settings), [false; 4]);
+        assert_eq!(needed(&settings), [false; 5]);
         settings.architecture = Architecture::Amped;
-        assert_eq!(needed(&settings), [true, true, true, false]);
+        assert_eq!(needed(&settings), [true, true, true, false, false]);
+        settings.architecture = Architecture::UserThreads;
+        assert_eq!(needed(&settings), [true, true, true, false, true]);
     }
 
     #[test]

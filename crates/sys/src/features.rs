@@ -3,7 +3,7 @@
 
 use std::io;
 
-use crate::{file, residency, tcp_info};
+use crate::{file, residency, stacks, tcp_info};
 
 /// An optional system call, or an option of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,11 +16,14 @@ pub enum Feature {
     ReadNowait,
     /// `TCP_INFO` of a listener, tcp(7).
     TcpInfo,
+    /// `MADV_GUARD_INSTALL` of madvise(2), Linux 6.13.
+    GuardInstall,
 }
 
 impl Feature {
     /// All features.
-    pub const ALL: [Self; 4] = [Self::Openat2, Self::ResolveCached, Self::ReadNowait, Self::TcpInfo];
+    pub const ALL: [Self; 5] =
+        [Self::Openat2, Self::ResolveCached, Self::ReadNowait, Self::TcpInfo, Self::GuardInstall];
 
     /// The name used in the kernel's documentation.
     pub const fn name(self) -> &'static str {
@@ -29,6 +32,7 @@ impl Feature {
             Self::ResolveCached => "RESOLVE_CACHED of openat2(2)",
             Self::ReadNowait => "RWF_NOWAIT of preadv2(2)",
             Self::TcpInfo => "TCP_INFO of a listening socket",
+            Self::GuardInstall => "MADV_GUARD_INSTALL of madvise(2)",
         }
     }
 
@@ -55,6 +59,7 @@ impl Feature {
                 // Without such an address, the server listens on others.
                 local.map_or(Ok(()), |listener| tcp_info::accept_queue(listener).map(drop))
             }
+            Self::GuardInstall => stacks::probe_marks(),
         }
     }
 }
@@ -73,7 +78,8 @@ mod tests {
         if std::env::var_os(GOES).is_some() {
             std::fs::remove_file(std::env::current_exe().unwrap()).unwrap();
         }
-        for feature in Feature::ALL {
+        // The kernels of some of them are older.
+        for feature in Feature::ALL.into_iter().filter(|feature| *feature != Feature::GuardInstall) {
             let probed = feature.probe();
             assert!(probed.is_ok(), "{}: {probed:?}", feature.name());
         }

@@ -13,12 +13,14 @@
 //! | files | [`mod@file`], [`residency`], [`output`] |
 //! | process | [`process`], [`signal`], [`alarm`] |
 //! | processes together | [`shared`], [`lock`], [`descriptors`], [`memory_file`] |
+//! | user-level threads | [`coroutine`], [`stacks`] |
 //! | time | [`clock`] |
 
 pub mod alarm;
 pub mod allocator;
 pub mod client;
 pub mod clock;
+pub mod coroutine;
 pub mod descriptors;
 pub mod epoll;
 pub mod event;
@@ -29,6 +31,7 @@ pub mod interfaces;
 pub mod lock;
 pub mod memory_file;
 pub mod output;
+mod overrun;
 #[cfg(test)]
 mod own_process;
 pub mod pages;
@@ -40,5 +43,6 @@ pub mod shared;
 pub mod signal;
 pub mod sock_diag;
 pub mod socket;
+pub mod stacks;
 pub mod tcp_info;
 pub mod wake;

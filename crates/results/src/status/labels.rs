@@ -133,10 +133,12 @@ pub enum HelperJob {
     Lookup,
     /// Reading a part of a file that is being sent.
     Fetch,
+    /// Sending a part of a file.
+    Send,
 }
 
 impl Label for HelperJob {
-    const NAMES: &'static [&'static str] = &["look", "fetch"];
+    const NAMES: &'static [&'static str] = &["look", "fetch", "send"];
 
     fn place(self) -> usize {
         self as usize

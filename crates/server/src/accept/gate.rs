@@ -13,6 +13,7 @@ pub struct Gate {
     paused_until: Option<Tick>,
     /// The disk is behind. Past this time, that is no longer known.
     held_until: Option<Tick>,
+    is_full: bool,
 }
 
 /// The pause after descriptors ran out: long enough that trying again costs nothing, short enough that no
@@ -22,7 +23,7 @@ const BACK_OFF_TICKS: u32 = 100 / Tick::MS;
 impl Gate {
     /// A gate that lets `max_connections` be open at once.
     pub fn new(max_connections: u32) -> Self {
-        Self { max_connections, paused_until: None, held_until: None }
+        Self { max_connections, paused_until: None, held_until: None, is_full: false }
     }
 
     /// Stops accepting for a while, because descriptors or memory ran out.
@@ -35,12 +36,18 @@ impl Gate {
         for until in [&mut self.paused_until, &mut self.held_until] {
             *until = until.filter(|until| !until.reached(now));
         }
-        if self.paused_until().is_some() { 0 } else { self.max_connections.saturating_sub(open) }
+        let is_closed = self.is_full || self.paused_until().is_some();
+        if is_closed { 0 } else { self.max_connections.saturating_sub(open) }
     }
 
     /// Stops accepting until then, unless another call comes before. `None` ends such a hold.
     pub fn hold(&mut self, until: Option<Tick>) {
         self.held_until = until;
+    }
+
+    /// Whether the bound is reached already, because nobody is free to serve another connection.
+    pub fn set_full(&mut self, is_full: bool) {
+        self.is_full = is_full;
     }
 
     /// When a pause or a hold ends, if there is one.
@@ -63,6 +70,15 @@ mod tests {
         assert_eq!(gate.paused_until(), Some(Tick(BACK_OFF_TICKS)));
         assert_eq!(gate.room(0, Tick(BACK_OFF_TICKS)), 10);
         assert_eq!(gate.paused_until(), None);
+    }
+
+    #[test]
+    fn a_gate_may_be_full_before_its_bound() {
+        let mut gate = Gate::new(10);
+        gate.set_full(true);
+        assert_eq!((gate.room(1, Tick(0)), gate.paused_until()), (0, None));
+        gate.set_full(false);
+        assert_eq!(gate.room(1, Tick(0)), 9);
     }
 
     #[test]

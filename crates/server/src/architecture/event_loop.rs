@@ -28,8 +28,10 @@ mod measures;
 mod postponed;
 mod registered;
 mod room;
+mod served;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod waiting;
 mod work_phase;
 
@@ -44,12 +46,15 @@ use self::agenda::Agenda;
 use self::measures::Measures;
 use self::postponed::Postponed;
 use self::registered::Registered;
+use self::turns::Calls;
+pub(super) use self::served::Step;
+pub(super) use self::turns::Turns;
 use self::waiting::Waiting;
 use super::common::ending::Ending;
 use super::common::token::{Kind, Token};
 use super::events::Registration;
 use crate::channel::{Client, Plain};
-use crate::config::{Sends, Settings};
+use crate::config::Settings;
 use crate::content::MayBlock;
 use crate::control::{Control, Phase};
 use crate::conversation::Turn;
@@ -75,6 +80,15 @@ pub struct EventLoop {
     ending: Ending,
     control: Arc<Control>,
     complaints: Limited,
+    /// If threads serve connections: those that have ended, for the threads that served them.
+    ended: Option<Vec<Name>>,
+}
+
+/// Names a connection in its slot: no other connection of the next 65,535 in this loop has the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Name {
+    pub(super) index: u32,
+    pub(super) generation: u16,
 }
 
 const SUPERVISOR: u64 = Token::of(Kind::Supervisor).number();
@@ -97,7 +111,7 @@ impl EventLoop {
         waiting.events.watch(control.as_fd(), SUPERVISOR)?;
         service.may_block = MayBlock::ForFiles;
         service.hears_hang_ups = waiting.events.is_edge_triggered();
-        if settings.send == Sends::Blocking {
+        if service.sends_block {
             service.sends = Some(BlockingSends::of_many_clients(settings, &service.counters.alarm_rings)?);
         }
         if let Some(wakeup) = service.gateway.wakeup() {
@@ -115,6 +129,7 @@ impl EventLoop {
             ending: Ending::new(settings, Arc::clone(&control)),
             control,
             complaints: Limited::default(),
+            ended: None,
         };
         this.accepting.policy.state().publish(this.service.counters);
         if let (Some(common), Some(descriptor)) = (&this.service.common, this.waiting.events.descriptor()) {
@@ -131,18 +146,34 @@ impl EventLoop {
     /// # Errors
     ///
     /// The event mechanism stops working.
-    pub fn run(mut self) -> io::Result<()> {
+    pub fn run(self) -> io::Result<()> {
+        self.run_with(Calls)
+    }
+
+    /// Serves until drained or stopped. Connections have their turns by `turns`.
+    ///
+    /// # Errors
+    ///
+    /// The event mechanism stops working.
+    pub(super) fn run_with(mut self, mut turns: impl Turns) -> io::Result<()> {
         self.control.arrive();
+        let served = self.serve(&mut turns);
+        turns.end(&mut self);
+        served
+    }
+
+    fn serve(&mut self, turns: &mut impl Turns) -> io::Result<()> {
         while self.control.phase() != Phase::Stop {
             self.get_events_phase()?;
-            self.accept_phase()?;
-            self.work_phase();
+            turns.accept(self)?;
+            self.work_phase(turns);
             self.timers_phase();
             if self.service.gateway.has_chores() {
                 self.see_to_links();
             }
             self.turn_ends();
             self.make_a_listing();
+            turns.turn_ends(self);
             if self.has_ended() {
                 break;
             }
@@ -167,7 +198,9 @@ impl EventLoop {
         self.generation = self.generation.wrapping_add(1);
         let (registration, generation) = (Registration::None, self.generation);
         let due = !self.agenda.skips_new;
-        let index = self.connections.insert(Registered { conversation, registration, generation, due });
+        let awaits_thread = false;
+        let registered = Registered { conversation, registration, generation, due, awaits_thread };
+        let index = self.connections.insert(registered);
         if let Some(registered) = self.connections.get_mut(index) {
             registered.keep_deadline(index, &mut self.waiting.timers);
         }
@@ -220,7 +253,10 @@ impl EventLoop {
     fn close(&mut self, index: u32, reset: bool) {
         self.waiting.timers.cancel(index);
         let Some(registered) = self.connections.remove(index) else { return };
-        if registered.conversation.was_lent() {
+        if let Some(ended) = &mut self.ended {
+            ended.push(Name { index, generation: registered.generation });
+        }
+        if registered.conversation.was_lent() || registered.conversation.awaits_send() {
             // While another process has a copy of the socket, closing it does not end its registration.
             self.waiting.events.remove_if(registered.conversation.as_fd(), registered.registration);
         } else {

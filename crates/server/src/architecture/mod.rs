@@ -26,6 +26,7 @@ pub mod shared_symped;
 pub mod sped;
 pub mod symped;
 pub mod threads;
+pub mod user_threads;
 
 /// Serves with the architecture that the settings name. `services` has one service for each serving thread.
 /// There is one such thread, except in `threads` and in `pipeline`.
@@ -44,6 +45,7 @@ pub fn run(
         Architecture::Symped => symped::run,
         Architecture::SharedSymped => shared_symped::run,
         Architecture::Amped => amped::run,
+        Architecture::UserThreads => user_threads::run,
         Architecture::Processes => processes::run,
         Architecture::Threads => return threads::run(services, listeners, settings, &control),
         Architecture::Pipeline => return pipeline::run(services, listeners, settings, &control),

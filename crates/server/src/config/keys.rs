@@ -345,6 +345,14 @@ pub(super) const KEYS: &[Key] = &[
     Key::of("amped", "helpers", |s| one(&mut s.amped.helpers, up_to(256))),
     Key::of("amped", "disk_timeout", |s| one(&mut s.amped.disk_timeout, time(TIMEOUT))),
     Key::of("amped", "disk_delay", |s| one(&mut s.amped.disk_delay, unless_off(time(TIMEOUT)))),
+    Key {
+        unset: "one for each connection",
+        ..Key::of("user_threads", "threads", |s| optional(&mut s.user_threads.threads, up_to(1 << 20)))
+    },
+    Key::of("user_threads", "stack", |s| one(&mut s.user_threads.stack, size(32 * KIB..=8 * MIB))),
+    Key::of("user_threads", "keep_stack", |s| one(&mut s.user_threads.keep_stack, flag())),
+    Key::of("user_threads", "accepting", |s| one(&mut s.user_threads.accepting, one_of())),
+    Key::of("user_threads", "helpers_send", |s| one(&mut s.user_threads.helpers_send, flag())),
     Key::of("pipeline", "batch", |s| one(&mut s.pipeline.batch, up_to(1024))),
     Key::of("pipeline", "queue", |s| one(&mut s.pipeline.queue, up_to(1 << 20))),
     Key::of("pipeline", "response_target", |s| {

@@ -3,7 +3,7 @@
 use super::network::ToldOrigin;
 use super::schematics;
 use super::settings::{
-    Architecture, AreaSend, Coalesce, CopiesBy, Events, LogFormat, LogLevel, Mapping, Sends, Stages,
+    Accepting, Architecture, AreaSend, Coalesce, CopiesBy, Events, LogFormat, LogLevel, Mapping, Sends, Stages,
     Symlinks, Transport, Wake, WhenBehind,
 };
 
@@ -76,6 +76,10 @@ impl Named for Sends {
         &[("non-blocking", Self::NonBlocking), ("blocking", Self::Blocking)];
 }
 
+impl Named for Accepting {
+    const NAMES: &[(&'static str, Self)] = &[("scheduler", Self::Scheduler), ("threads", Self::Threads)];
+}
+
 impl Named for Stages {
     const NAMES: &[(&'static str, Self)] = &[("four", Self::Four), ("five", Self::Five)];
 }
@@ -130,6 +134,7 @@ impl Named for Architecture {
         ("processes", Self::Processes),
         ("threads", Self::Threads),
         ("pipeline", Self::Pipeline),
+        ("user-threads", Self::UserThreads),
     ];
 
     fn parse(name: &str) -> Result<Self, String> {
@@ -185,6 +190,14 @@ const SEVERAL: &[&str] = &["workers", "wake"];
 const COPIES: &[&str] = &["copies", "copies_by", "placement.cpus", "placement.mapping"];
 /// The keys of the disk helpers.
 const HELPERS: &[&str] = &["amped.helpers", "amped.disk_timeout", "amped.disk_delay"];
+/// The keys of user-level threads.
+const USER_THREADS: &[&str] = &[
+    "user_threads.threads",
+    "user_threads.stack",
+    "user_threads.keep_stack",
+    "user_threads.accepting",
+    "user_threads.helpers_send",
+];
 
 /// The keys of the pipeline's stages.
 const PIPELINE: &[&str] = &[
@@ -256,7 +269,13 @@ pub const DESIGNED: [Design; 10] = [
         options: &[&["workers", "accept_limit", "send", "event.quantum", "event.send_hold"], PIPELINE],
         built: Some(Architecture::Pipeline),
     },
-    planned("user-threads", "a user-level thread for each connection, many to a kernel thread"),
+    Design {
+        name: "user-threads",
+        purpose: "a user-level thread for each request or connection, many over one kernel thread",
+        schematic: schematics::USER_THREADS,
+        options: &[SEVERAL, USER_THREADS, HELPERS, EVENT],
+        built: Some(Architecture::UserThreads),
+    },
     planned("uring", "completions of io_uring instead of readiness"),
 ];
 
@@ -285,6 +304,7 @@ mod tests {
         check::<LogLevel>();
         check::<Sends>();
         check::<Stages>();
+        check::<Accepting>();
         check::<Symlinks>();
         check::<LogFormat>();
         check::<WhenBehind>();

@@ -106,7 +106,7 @@ pub(super) fn all_keys() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// Keys of the design that are not in this build.
-const NOT_BUILT: [&str; 2] = ["user_threads", "fastcgi"];
+const NOT_BUILT: [&str; 1] = ["fastcgi"];
 
 fn unknown_key(table: &str, key: &str) -> String {
     if table.is_empty() && NOT_BUILT.contains(&key) {

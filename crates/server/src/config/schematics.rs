@@ -53,3 +53,11 @@ clients ──▶ │ accept ──▶ read poll ──▶ read ──▶ write 
             │                └────────── next request ───────────┘     │
             └──────────────────────────────────────────────────────────┘
 ";
+
+pub(super) const USER_THREADS: &str = "\
+            ┌ process ────────────────────────────────────────────┐
+            │             ┌▶ thread 1: reads a request            │
+clients ──▶ │ scheduler ──┼▶ thread 2: writes a reply             │
+            │             └▶ thread n: parked, its client is slow │
+            └─────────────────────────────────────────────────────┘
+";

@@ -73,6 +73,8 @@ pub struct Settings {
     pub event: EventSettings,
     /// The helpers of AMPED.
     pub amped: AmpedSettings,
+    /// User-level threads.
+    pub user_threads: UserThreadSettings,
     /// The stages of the pipeline.
     pub pipeline: PipelineSettings,
     /// Connections: their number and socket options.
@@ -129,6 +131,9 @@ pub enum Architecture {
     /// Stages that each have their own threads: `WatPipe` (Pariag et al. 2007, section 4.3; Harji et al.
     /// 2012, section 4).
     Pipeline,
+    /// One user-level thread for each connection, many over one kernel thread: Knot on Capriccio (Brecht et
+    /// al. 2004, section 3.2; Pariag et al. 2007, section 4).
+    UserThreads,
 }
 
 /// How copies get their own listeners.
@@ -185,7 +190,7 @@ impl Architecture {
     pub(super) fn usual_workers(self, cpus: usize) -> usize {
         match self {
             Self::Sped | Self::NCopy => 1,
-            Self::Symped | Self::SharedSymped | Self::Amped | Self::Pipeline => cpus,
+            Self::Symped | Self::SharedSymped | Self::Amped | Self::Pipeline | Self::UserThreads => cpus,
             Self::Processes | Self::Threads => 64,
         }
     }
@@ -298,6 +303,32 @@ pub struct AmpedSettings {
     /// The worker accepts no connection while a new client would wait longer than this for the disk.
     /// `None`: it always accepts.
     pub disk_delay: Option<Duration>,
+}
+
+/// Settings of user-level threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserThreadSettings {
+    /// Most threads of a worker. `None`: one for each connection that it may have.
+    pub threads: Option<NonZeroU32>,
+    /// Bytes of a thread's stack. Only pages that a thread has used take memory.
+    pub stack: u64,
+    /// A thread keeps its stack from the first request of a connection to its end, as in the papers.
+    /// Otherwise a client that is silent between requests has no stack.
+    pub keep_stack: bool,
+    /// The helpers send files, instead of the scheduler. If sends block, a helper stays with a client until
+    /// all is sent.
+    pub helpers_send: bool,
+    /// Who accepts connections.
+    pub accepting: Accepting,
+}
+
+/// Who accepts connections for user-level threads (Brecht et al. 2004, section 3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepting {
+    /// The scheduler, for all threads: Knot-A.
+    Scheduler,
+    /// Each thread that has no client. It serves the connections that it takes one after another: Knot-C.
+    Threads,
 }
 
 /// Settings of the pipeline's stages.
@@ -531,6 +562,7 @@ impl Settings {
             status_socket: SocketFileSettings::of_mode(0o600),
             event: EventSettings::default(),
             amped: AmpedSettings::default(),
+            user_threads: UserThreadSettings::default(),
             pipeline: PipelineSettings::default(),
             connections: ConnectionSettings::default(),
             limits: Limits::default(),
@@ -583,6 +615,12 @@ impl Default for EventSettings {
             coalesce: Coalesce::Auto,
             send_hold: Duration::from_secs(1),
         }
+    }
+}
+
+impl Default for UserThreadSettings {
+    fn default() -> Self {
+        Self { threads: None, stack: 128 << 10, keep_stack: false, helpers_send: false, accepting: Accepting::Scheduler }
     }
 }
 

@@ -67,6 +67,7 @@ mod numbers;
 mod outdated;
 mod path;
 mod patterns;
+mod pinned_file;
 mod prefetch;
 mod refusals;
 mod reply;
@@ -93,6 +94,7 @@ use http1::{Head, Method, Plan, Sheet, Stamp, Status};
 use sys::file::{FileKind, FileStat};
 use sys::socket::Slice;
 
+pub use self::pinned_file::PinnedFile;
 pub use self::call::Call;
 pub use self::composed::{Composed, Part};
 pub use self::detour::Detour;
@@ -245,6 +247,12 @@ impl Content {
     #[inline]
     pub fn file(&self, pin: &Pin) -> Option<BorrowedFd<'_>> {
         self.table.file(pin.0)
+    }
+
+    /// The file of a pinned entry, for a helper. `None`: the body is in memory, or the table is shared with
+    /// other workers.
+    pub fn share_file(&self, pin: &Pin) -> Option<PinnedFile> {
+        Some(PinnedFile::new(self.table.share_file(pin.0)?, self.table.stat(pin.0)))
     }
 
     /// What is needed to bring a window of a pinned file into memory.

@@ -10,12 +10,16 @@
 //! gone. A client that has only half-closed loses its reply then, but only if the disk is that slow. The
 //! job continues by itself.
 
+use std::io;
+
 use http1::{Head, ProtocolError, Status, Terms, Tick};
 
+use super::send::Unsent;
 use super::turn::{Next, Turn};
 use super::{Conversation, Pause};
 use crate::content::{Admitted, Fetch, Lookup, Named, Prefetched, SiteNumber};
 use crate::counters::{DiskWait, Reset};
+use crate::handed_send::{HandedSend, Sent};
 use crate::helpers::{self, Job};
 use crate::line::Line;
 use crate::service::Service;
@@ -35,12 +39,25 @@ pub(super) struct Waiting {
     until: Until,
 }
 
+/// What a wait that is over was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitedFor {
+    /// This window of the file that is being sent. It is in memory now.
+    Window(u64),
+    /// Room in the client's socket, which a helper has not found.
+    Room,
+    /// Something else.
+    Else,
+}
+
 #[derive(Debug)]
 enum Until {
     /// The lookup for a request has been made.
     LookedUp(Deferred),
     /// This window of the file being sent is in memory.
     Fetched { window: u64 },
+    /// A helper has sent. `None`: it is about to.
+    Sent(Option<Sent>),
 }
 
 /// A request that cannot be answered yet.
@@ -86,6 +103,13 @@ impl Conversation {
         }
     }
 
+    /// A helper has sent a part of the reply, or has tried to.
+    pub fn send_is_done(&mut self, sent: Sent) {
+        let Some(waiting) = self.exchange.disk_mut() else { return };
+        waiting.is_over = true;
+        waiting.until = Until::Sent(Some(sent));
+    }
+
     /// The job will not be done in time.
     pub fn disk_has_failed(&mut self, service: &mut Service) {
         let Some(waiting) = self.exchange.disk_mut() else { return };
@@ -95,7 +119,7 @@ impl Conversation {
                 service.counters.disk_wait_given_up(DiskWait::Request);
                 deferred.looked.give_up();
             }
-            Until::Fetched { .. } => {
+            Until::Fetched { .. } | Until::Sent(_) => {
                 service.counters.disk_wait_given_up(DiskWait::Reply);
                 self.machine.abort();
             }
@@ -104,7 +128,9 @@ impl Conversation {
 
     /// When to check the wait next, if the conversation waits for the disk.
     pub(super) fn looks_after_wait_at(&self) -> Option<Tick> {
-        self.exchange.disk().filter(|waiting| !waiting.is_over).map(|waiting| waiting.look_at)
+        // A send has an end of its own. Until it is begun, others are ahead of it.
+        let is_checked = |waiting: &&Waiting| !waiting.is_over && !matches!(waiting.until, Until::Sent(_));
+        self.exchange.disk().filter(is_checked).map(|waiting| waiting.look_at)
     }
 
     /// Checks the wait. Gives it up if the client has hung up or if it has lasted too long.
@@ -135,16 +161,21 @@ impl Conversation {
         self.exchange.disk_mut()?.job.take()
     }
 
-    /// Continues after the wait. Returns the window of the file that is now in memory, if the wait was
-    /// for one.
-    pub fn go_on(&mut self, service: &mut Service, line: Line<'_>) -> Option<u64> {
-        let pause = *self.exchange.waiting.take()?;
+    /// Continues after the wait. Returns what it was for, as far as that matters to what follows.
+    pub fn go_on(&mut self, service: &mut Service, line: Line<'_>) -> WaitedFor {
+        let Some(pause) = self.exchange.waiting.take().map(|pause| *pause) else { return WaitedFor::Else };
         let Pause::Disk(waiting) = pause else { unreachable!("an application is seen to first") };
-        self.machine.resume(service.clock.tick);
+        let now = service.clock.tick;
+        let waited_for_client = match &waiting.until {
+            Until::Sent(Some(sent)) => sent.waited_ms / Tick::MS,
+            _ => 0,
+        };
+        self.machine.resume(now.before(waited_for_client));
         match waiting.until {
+            Until::Sent(sent) => return self.helper_has_sent(service, sent),
             // Even if the window has left memory since. Otherwise a reply that is always overtaken would
             // never end.
-            Until::Fetched { window } => return Some(window),
+            Until::Fetched { window } => return WaitedFor::Window(window),
             Until::LookedUp(Deferred { owed: Owed::Refusal(breach), looked }) => {
                 self.answer_breach(service, breach, Some(looked));
             }
@@ -162,7 +193,7 @@ impl Conversation {
                 self.answer_error(service, (site, status, &path), terms, Some(looked));
             }
         }
-        None
+        WaitedFor::Else
     }
 
     /// Saves what is owed until a lookup has been made.
@@ -180,6 +211,34 @@ impl Conversation {
     pub(super) fn await_window(&mut self, service: &mut Service, fetch: Fetch) {
         let window = fetch.window;
         self.wait(service, Job::Fetch(fetch), Until::Fetched { window });
+    }
+
+    /// Waits for a helper that sends a part of the reply.
+    pub(super) fn await_send(&mut self, service: &mut Service, send: HandedSend) {
+        self.wait(service, Job::Send(send), Until::Sent(None));
+    }
+
+    /// Goes on after a helper has sent. It has not begun to if there was no time.
+    fn helper_has_sent(&mut self, service: &mut Service, sent: Option<Sent>) -> WaitedFor {
+        match sent.map(|sent| sent.result) {
+            Some(Ok(0)) => self.not_sent(service, Unsent::Changed),
+            Some(Ok(count)) => {
+                self.sent(service, count);
+                self.carry_over();
+            }
+            Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.carry_over();
+                return WaitedFor::Room;
+            }
+            Some(Err(error)) => self.not_sent(service, Unsent::Broken(error)),
+            None => {}
+        }
+        WaitedFor::Else
+    }
+
+    /// Whether a helper sends a part of the reply, or is about to.
+    pub fn awaits_send(&self) -> bool {
+        self.exchange.disk().is_some_and(|waiting| matches!(waiting.until, Until::Sent(None)))
     }
 
     fn wait(&mut self, service: &mut Service, job: Job, until: Until) {

@@ -32,6 +32,7 @@ use sys::socket::PeerAddress;
 
 use self::application::LentTo;
 pub use self::application::{Attended, Body, Passage, Passages};
+pub use self::disk::WaitedFor;
 use self::exchange::{Exchange, Pause};
 pub use self::receive::{Input, Want, Wanted};
 pub use self::send::{Follows, Operation, Runs, Unsent};
@@ -215,7 +216,7 @@ impl Conversation {
     /// has ended, so ask for the deadline again.
     pub fn expire(&mut self, service: &mut Service, line: Line<'_>) -> Option<Next> {
         if self.waits_for_disk().is_some() {
-            return self.look_after_wait(service, line);
+            return if self.awaits_send() { None } else { self.look_after_wait(service, line) };
         }
         let is_due =
             |deadline: Option<http1::Tick>| deadline.is_some_and(|at| at.reached(service.clock.tick));

@@ -10,6 +10,7 @@ use sys::socket::Slice;
 use super::Conversation;
 use crate::content::{Content, Fetch, Pin};
 use crate::counters::{Failure, Reset};
+use crate::handed_send::HandedSend;
 use crate::service::Service;
 
 /// Most runs of memory in one call. All replies except those with many ranges have two or three.
@@ -55,6 +56,8 @@ pub enum Follows {
 pub enum Unsent {
     /// These bytes of the file are not in memory, and this worker must not wait for the disk.
     Absent(Fetch),
+    /// A helper is to send them.
+    Handed(HandedSend),
     /// The file has changed.
     Changed,
     /// The connection is broken.
@@ -111,6 +114,7 @@ impl Conversation {
     pub fn not_sent(&mut self, service: &mut Service, unsent: Unsent) {
         match unsent {
             Unsent::Absent(fetch) => self.await_window(service, fetch),
+            Unsent::Handed(send) => self.await_send(service, send),
             Unsent::Changed => {
                 service.counters.reset(Reset::FileChanged);
                 self.machine.abort();

@@ -216,6 +216,12 @@ pub static METRICS: &[Metric] = &[
     metric!(Kind::Counter, disk_waits_given_up, "Waits for the disk that had no end", "what", DiskWait),
     metric!(Kind::Counter, residency_probes, "Looks at whether a part of a file is in memory"),
     metric!(Kind::Counter, residency_misses, "Parts of files that were not in memory"),
+    metric!(Kind::Gauge, user_threads, "User-level threads"),
+    metric!(Kind::Gauge, user_threads_busy, "User-level threads that have a client"),
+    metric!(Kind::Gauge, user_threads_awaited, "Clients that wait for a user-level thread"),
+    metric!(Kind::Counter, user_thread_switches, "Switches to user-level threads"),
+    metric!(Kind::Peak, user_thread_stack_bytes, "Bytes of the stack that takes most memory"),
+    metric!(Kind::Gauge, user_thread_stacks_bytes, "Bytes of all stacks, as estimated"),
     metric!(
         Kind::Gauge,
         stage_threads,

@@ -42,6 +42,8 @@ pub struct Memory {
     pub formula: String,
     /// The term of connections.
     pub connections: Connections,
+    /// The term of user-level threads. `None` if the architecture has none.
+    pub threads: Option<Threads>,
     /// The term of workers.
     pub workers: Workers,
     /// The term of cached files.
@@ -72,6 +74,15 @@ pub struct Connections {
     /// Bytes for each, from the growth of the workers since they began to serve. Present only if the
     /// growth is large enough to be meaningful.
     pub each_by_growth: Option<u64>,
+}
+
+/// `t`: the memory of user-level threads.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Threads {
+    /// Threads that exist. As many had a client at the same time at most.
+    pub count: u64,
+    /// Bytes of a stack that have been used, on average, among those that the workers looked at.
+    pub each: u64,
 }
 
 /// `p`: the memory of workers, without connections and files.
@@ -226,17 +237,21 @@ fn model(status: &Snapshot, processes: Vec<Process>, lent: u64) -> Memory {
     // A table that workers share is in the own pages of none of them.
     let is_shared = status.architecture == Architecture::SharedSymped.name();
     let (of_workers, in_common) = if is_shared { (0, in_tables) } else { (in_tables, 0) };
-    let growth = own.saturating_sub(told.start_memory_bytes + of_workers);
+    let stacks = told.user_thread_stacks_bytes;
+    let threads = (told.user_threads > 0)
+        .then(|| Threads { count: told.user_threads, each: stacks / told.user_threads });
+    let growth = own.saturating_sub(told.start_memory_bytes + of_workers + stacks);
     let each_by_growth = (places >= TELLING * count).then(|| growth / places);
     let each_file = in_tables.checked_div(entries);
-    let each_worker = own.saturating_sub(places * each_connection + of_workers) / count;
+    let each_worker = own.saturating_sub(places * each_connection + of_workers + stacks) / count;
     let once = measured.saturating_sub(own + in_common);
+    let of_threads = threads.as_ref().map_or_else(String::new, |t| format!(" + t*{}", text::grouped(t.each)));
     let files = each_file.map_or_else(String::new, |each| format!(" + f*{}", text::grouped(each)));
     Memory {
         schema: 1,
         architecture: status.architecture.clone(),
         formula: format!(
-            "memory = c*{} + p*({}){files} + {}",
+            "memory = c*{}{of_threads} + p*({}){files} + {}",
             text::grouped(each_connection),
             text::grouped(each_worker),
             text::grouped(once)
@@ -247,11 +262,12 @@ fn model(status: &Snapshot, processes: Vec<Process>, lent: u64) -> Memory {
             each: each_connection,
             each_by_growth,
         },
+        threads,
         workers: Workers { count, each: each_worker, each_at_start: told.start_memory_bytes / count },
         files: Files { entries, each: each_file },
         applications: Applications { bytes: told.application_memory_bytes },
         once,
-        sum: places * each_connection + count * each_worker + entries * each_file.unwrap_or(0) + once,
+        sum: places * each_connection + stacks + count * each_worker + entries * each_file.unwrap_or(0) + once,
         measured,
         processes,
     }
@@ -264,11 +280,12 @@ pub fn json(memory: &Memory) -> String {
 }
 
 impl Memory {
-    /// The result of the formula for these numbers.
+    /// The result of the formula for these numbers, with as many user-level threads as there are now.
     pub fn predict(&self, connections: u64, workers: u64, files: u64) -> u64 {
         connections * self.connections.each
             + workers * self.workers.each
             + files * self.files.each.unwrap_or(0)
+            + self.threads.as_ref().map_or(0, |threads| threads.count * threads.each)
             + self.once
     }
 }

@@ -9,7 +9,7 @@ use crate::architecture::common::samples::sample_wait;
 
 impl EventLoop {
     /// One accept phase.
-    pub(super) fn accept_phase(&mut self) -> io::Result<()> {
+    pub(in crate::architecture) fn accept_phase(&mut self) -> io::Result<()> {
         let mut pending = false;
         for port in &mut self.accepting.ports {
             // If the listener is to be closed, a queue that was empty once need not be empty at the end.
@@ -51,7 +51,7 @@ impl EventLoop {
     }
 
     /// Registers the listeners whose events the loop wants.
-    pub(super) fn watch_listeners(&mut self) -> io::Result<()> {
+    pub(in crate::architecture) fn watch_listeners(&mut self) -> io::Result<()> {
         let (open, now) = (self.connections.len(), self.service.clock.tick);
         self.accepting.watch(&mut self.waiting.events, &self.control, open, now)
     }

@@ -8,6 +8,7 @@ use http1::Tick;
 
 use super::{EventLoop, HELPERS};
 use crate::content::{Admitted, Lookup, MayBlock};
+use crate::handed_send::Sent;
 use crate::helpers::{Done, Finished, Helpers, Job, Waiter};
 
 /// A disk that is behind finishes something in this time. A disk that hangs must not keep out clients that
@@ -40,8 +41,8 @@ impl EventLoop {
                 }
             }
             (None, Job::Lookup(look)) => self.postponed.listings.submit(waiter, look),
-            // Only helpers fetch windows, so there is no such job without them.
-            (None, Job::Fetch(_)) => {}
+            // There are no such jobs without helpers.
+            (None, Job::Fetch(_) | Job::Send(_)) => {}
         }
     }
 
@@ -62,6 +63,7 @@ impl EventLoop {
         for Finished { name, done } in helpers.take_finished(now_ms) {
             match done {
                 Done::Fetched => self.wake_waiters(&helpers.release(&name, now_ms), None),
+                Done::Sent(sent) => self.send_is_done(&helpers.release(&name, now_ms), sent),
                 Done::LookedUp(mut look, seen) => match self.service.content.admit(&mut look, seen) {
                     Some(found) => {
                         self.wake_waiters(&helpers.release(&name, now_ms), Some((&look, &found)));
@@ -100,6 +102,17 @@ impl EventLoop {
     pub(super) fn is_waiting(&mut self, Waiter { index, ticket }: Waiter) -> bool {
         let registered = self.connections.get_mut(index);
         registered.is_some_and(|registered| registered.conversation.waits_for_disk() == Some(ticket))
+    }
+
+    /// A helper has sent for the connection that waits for this.
+    fn send_is_done(&mut self, waiters: &[Waiter], sent: Sent) {
+        let Some(&waiter) = waiters.first() else { return };
+        if self.is_waiting(waiter)
+            && let Some(registered) = self.connections.get_mut(waiter.index)
+        {
+            registered.conversation.send_is_done(sent);
+            self.agenda.add(waiter.index, registered);
+        }
     }
 
     pub(super) fn wake_waiters(&mut self, waiters: &[Waiter], found: Option<(&Lookup<'_>, &Admitted)>) {

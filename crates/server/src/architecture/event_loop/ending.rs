@@ -114,6 +114,9 @@ impl EventLoop {
     /// one.
     fn close_idle_ones_if_all_are(&mut self) {
         let busy = self.connections.iter_mut().any(|(_, registered)| {
+            if registered.awaits_thread {
+                return true;
+            }
             let machine = registered.conversation.machine();
             !machine.is_idle() && !machine.is_lingering()
         });

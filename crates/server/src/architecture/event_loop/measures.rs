@@ -71,7 +71,7 @@ impl EventLoop {
 
     /// The accept phase is over.
     pub(super) fn accepting_ends(&mut self, accepted: u32) {
-        self.measures.turn.accepted = accepted;
+        self.measures.turn.accepted += accepted;
         self.measures.turn.busy_ns += self.phase_ends(LoopPhase::Accept, sys::clock::monotonic_ns());
     }
 

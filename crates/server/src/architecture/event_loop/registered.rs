@@ -13,6 +13,8 @@ pub(super) struct Registered {
     pub(super) generation: u16,
     /// It is due for a turn already. It gets one turn, however many reasons there are.
     pub(super) due: bool,
+    /// It is to have its turn from a user-level thread, and waits until one is free.
+    pub(super) awaits_thread: bool,
 }
 
 impl Registered {

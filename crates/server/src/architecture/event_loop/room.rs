@@ -55,7 +55,8 @@ impl EventLoop {
         for _ in 0..LOOKS.min(self.connections.slots()) {
             let index = self.next_in_turn();
             let Some(registered) = self.connections.get_mut(index) else { continue };
-            if registered.conversation.has_idled(now) && registered.conversation.machine().close_if_idle() {
+            if !registered.awaits_thread
+                && registered.conversation.has_idled(now) && registered.conversation.machine().close_if_idle() {
                 self.service.counters.connections_closed_under_pressure.add(1);
                 self.close(index, false);
                 return true;
@@ -76,7 +77,7 @@ impl EventLoop {
             let Some(registered) = self.connections.get_mut(index) else { continue };
             // Its request may have just arrived.
             let is_too_slow =
-                !registered.due && registered.conversation.is_too_slow(&self.service.limits, now);
+                !registered.due && !registered.awaits_thread && registered.conversation.is_too_slow(&self.service.limits, now);
             if is_too_slow {
                 let turn = registered.conversation.make_room(&mut self.service);
                 self.service.counters.connections_closed_under_pressure.add(1);

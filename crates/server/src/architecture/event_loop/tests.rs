@@ -144,7 +144,7 @@ impl World {
     fn turn(&mut self) {
         self.server.measures.turn_began = self.now;
         self.server.service.clock.tick = self.now;
-        self.server.work_phase();
+        self.server.work_phase(&mut super::turns::Calls);
         self.server.agenda.take_up_unfinished();
         self.server.timers_phase();
     }

@@ -1,16 +1,15 @@
 //! The work phase, in which connections that can go on do so, and the timers after it.
 
 use super::EventLoop;
+use super::turns::Turns;
 use crate::account::Account;
-use crate::architecture::events::Registration;
-use crate::conversation::Turn;
 
 /// How many connections a work phase of limited length serves between two checks of the clock.
 const WORK_BETWEEN_LOOKS: usize = 8;
 
 impl EventLoop {
     /// Lets every connection that can go on do so, or as many as there is time for.
-    pub(super) fn work_phase(&mut self) {
+    pub(super) fn work_phase(&mut self, turns: &mut impl Turns) {
         let mut work = std::mem::take(&mut self.agenda.work);
         // Only a long phase may be cut short.
         let until_ns = if work.len() > WORK_BETWEEN_LOOKS { self.work_ends_ns() } else { None };
@@ -29,17 +28,7 @@ impl EventLoop {
                 break;
             }
             done += 1;
-            let Some(registered) = self.connections.get_mut(index) else { continue };
-            // Another connection may have the slot by now.
-            if std::mem::take(&mut registered.due) {
-                match registered.conversation.work(&mut self.service) {
-                    // Its registration never changes. Nearly every turn ends this way.
-                    Turn::Blocked if registered.registration == Registration::Edge => {
-                        registered.keep_deadline(index, &mut self.waiting.timers);
-                    }
-                    turn => self.settle(index, turn),
-                }
-            }
+            turns.turn(self, index);
         }
         self.agenda.cut_short = done < work.len();
         if done == work.len() {

@@ -144,6 +144,9 @@ impl Plain {
     pub fn cut_off(&self) {
         if self.conversation.was_lent() {
             self.end_lent();
+        } else if self.conversation.awaits_send() {
+            // The helper has a copy of the socket. This ends the connection for both.
+            let _ = socket::disconnect(self.socket.as_fd());
         } else if self.conversation.is_in_a_reply() {
             // Otherwise it is closed like any other socket.
             let _ = socket::reset_when_closed(self.socket.as_fd());

@@ -3,12 +3,14 @@
 use std::io;
 use std::os::fd::AsFd as _;
 
-use sys::socket;
+use sys::event::Interest;
+use sys::{poll, socket};
 
 use super::Plain;
 use crate::config::Coalesce;
 use crate::content::{Fetch, MayBlock, Pin};
 use crate::conversation::{Follows, Next, Operation, Runs, Turn, Unsent};
+use crate::handed_send::{HandedSend, Until};
 use crate::sends::MOST_AT_ONCE;
 use crate::service::Service;
 
@@ -122,6 +124,11 @@ impl Plain {
                 Ok(sent as u64)
             }
             Operation::File { pin, offset, len } => {
+                if let Some(until) = service.helpers_send
+                    && let Some(send) = self.hand_on(service, pin, (offset, len), until)
+                {
+                    return Err(Unsent::Handed(send).into());
+                }
                 let wanted = sendable(service, pin, offset, len.min(most), resident)?;
                 let sent = self.send_file(service, pin, (offset, wanted), wanted == len)?;
                 if sent == len {
@@ -141,12 +148,36 @@ impl Plain {
             Follows::End => true,
             Follows::Nothing | Follows::Memory => false,
             Follows::File => {
-                if service.coalesce == Coalesce::Cork {
+                // A helper can't take out the cork.
+                let corks = service.coalesce == Coalesce::Cork && service.helpers_send.is_none();
+                if corks {
                     socket::set_cork(self.socket.as_fd(), true)?;
                 }
-                matches!(service.coalesce, Coalesce::More | Coalesce::Auto)
+                !corks && service.coalesce != Coalesce::None
             }
         })
+    }
+
+    /// A range of a file for a helper to send. `None`: it can't, and this thread has to.
+    fn hand_on(
+        &self,
+        service: &Service,
+        pin: &Pin,
+        (offset, len): (u64, u64),
+        until: Until,
+    ) -> Option<HandedSend> {
+        let file = service.content.share_file(pin)?;
+        // There may be no descriptor left for the copy.
+        let client = self.socket.as_fd().try_clone_to_owned().ok()?;
+        file.is_unchanged().then_some(HandedSend { client, file, offset, len, until })
+    }
+
+    /// Whether the socket has room at this moment. No event may tell: the room may have come and gone while
+    /// a helper was sending.
+    #[cold]
+    pub(super) fn has_room_now(&self) -> bool {
+        let asked = [(self.socket.as_fd(), Interest::WRITABLE)];
+        poll::wait_for(asked, Some(0)).is_ok_and(|[event]| event.writable || event.hang_up || event.error)
     }
 
     /// Sends a range of a file. If it `ends`, the range is the last one in the reply from that part of

@@ -6,7 +6,7 @@
 use std::os::fd::AsFd as _;
 
 use super::Plain;
-use crate::conversation::{Input, Next, Turn, Want};
+use crate::conversation::{Input, Next, Turn, WaitedFor, Want};
 use crate::line::Line;
 use crate::service::Service;
 
@@ -73,7 +73,11 @@ impl Plain {
         if self.conversation.is_paused() {
             // No stage has watched the socket meanwhile.
             self.readable = true;
-            resident = self.conversation.go_on(service, Line::plain(self.socket.as_fd(), self.blocks));
+            match self.conversation.go_on(service, Line::plain(self.socket.as_fd(), self.blocks)) {
+                WaitedFor::Window(window) => resident = Some(window),
+                WaitedFor::Room => self.writable = self.has_room_now(),
+                WaitedFor::Else => {}
+            }
         }
         let next = loop {
             if self.conversation.is_replying()

@@ -110,7 +110,8 @@ fn model(variant: &Variant) {
     let (connection, worker) = (number(&idle, "/connections/each"), number(&idle, "/workers/each"));
     let (file, once) = (number(&idle, "/files/each"), number(&idle, "/once"));
     let digits: String = idle["formula"].as_str().expect("a formula").replace(',', "");
-    assert_eq!(digits, format!("memory = c*{connection} + p*({worker}) + f*{file} + {once}"));
+    let threads = idle["threads"]["each"].as_u64().map_or_else(String::new, |each| format!(" + t*{each}"));
+    assert_eq!(digits, format!("memory = c*{connection}{threads} + p*({worker}) + f*{file} + {once}"));
     assert!((100..2000).contains(&connection), "{idle:#}");
     assert!(file >= 2000, "{idle:#}");
     assert!(number(&idle, "/workers/each_at_start") > 4096, "{idle:#}");

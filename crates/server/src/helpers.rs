@@ -127,7 +127,7 @@ enum Disk {
     /// A directory in the root, which may be another file system.
     Directory(SiteNumber, Box<[u8]>),
     Device(u64),
-    /// None: a send waits mostly for its client, and has an end of its own.
+    /// None: a send waits mostly for its client, for a second at most.
     None,
 }
 

@@ -1,8 +1,8 @@
 //! What happens when a user-level thread overruns its stack: the process says so on standard error, and
 //! ends with the signal SIGSEGV, as it would without this module.
 //!
-//! The overrun touches a [guard](crate::stacks), and the kernel sends SIGSEGV. Its handler needs a stack of
-//! its own, since the thread has none left (`sigaltstack(2)`). It compares the address with the guards of
+//! The overrun touches a [guard](crate::stacks), and the kernel sends SIGSEGV. Its handler needs another
+//! stack, since the thread has none left (`sigaltstack(2)`). It compares the address with the guards of
 //! all pools. Rust's standard library does the same for kernel threads, so faults elsewhere are passed on to
 //! its handler.
 
@@ -68,8 +68,8 @@ impl Drop for Watch {
     }
 }
 
-/// Gives the calling thread a stack for signal handlers that is large enough. It is never freed: nobody knows
-/// when the last signal comes.
+/// Gives the calling thread a stack for signal handlers that is large enough. It is never freed, since
+/// another signal may always come.
 fn give_handler_a_stack() -> io::Result<()> {
     thread_local! {
         static HAS_ONE: Cell<bool> = const { Cell::new(false) };

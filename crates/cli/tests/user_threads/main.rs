@@ -93,7 +93,7 @@ fn silent_clients_have_no_thread(_: &Variant) {
     }
 }
 
-/// With two threads, two clients that are slow hold up the others, who are served afterwards.
+/// With two threads, two slow clients hold up the other clients. Those are served afterwards.
 fn clients_wait_for_threads(_: &Variant) {
     let server = Server::with(&ONE, "[user_threads]\nthreads = 2");
     let mut slow = [server.connect(), server.connect()];
@@ -106,7 +106,7 @@ fn clients_wait_for_threads(_: &Variant) {
         client.ask("GET", "/hello.txt", &[]);
     }
     eventually("they wait", || server.count("user_threads_awaited") == 5);
-    // One of those who wait may leave.
+    // A client may leave while it waits.
     drop(others.pop());
     for client in &mut slow {
         client.send("Host: a\r\n\r\n");
@@ -115,7 +115,7 @@ fn clients_wait_for_threads(_: &Variant) {
     for client in &mut others {
         assert_eq!(client.reply().text(), HELLO);
     }
-    eventually("nobody waits", || server.count("user_threads_awaited") == 0);
+    eventually("no client waits", || server.count("user_threads_awaited") == 0);
     assert_eq!(server.count("user_threads"), 2);
 }
 

@@ -45,7 +45,7 @@ impl Gate {
         self.held_until = until;
     }
 
-    /// Whether the bound is reached already, because nobody is free to serve another connection.
+    /// Whether the bound is reached already, because no thread is free for another connection.
     pub fn set_full(&mut self, is_full: bool) {
         self.is_full = is_full;
     }

@@ -10,7 +10,7 @@
 //! client until the connection ends, as in the papers.
 //!
 //! What waits for the disk goes to helper threads of the kernel, as in [`amped`](super::amped). Capriccio
-//! had one scheduler; here each worker has one, for a CPU of its own. A connection stays with its worker.
+//! had one scheduler. Here each worker has one, and there is a worker for each CPU. A connection stays with its worker.
 
 mod program;
 
@@ -69,7 +69,7 @@ struct Threads {
     keeps_stack: bool,
     /// Threads without a client accept.
     they_accept: bool,
-    /// Whether the last thread that was to accept has accepted anybody.
+    /// Whether the last thread that was to accept has accepted a connection.
     accepted: io::Result<bool>,
     /// Threads to be told that their clients' connections have ended.
     gone: Vec<u32>,

@@ -30,7 +30,7 @@ impl PinnedFile {
         Ok(Self { file, stat })
     }
 
-    /// Whether nobody has written to the file. A file that has only grown counts as changed here.
+    /// Whether no program has written to the file. A file that has only grown counts as changed here.
     pub fn is_unchanged(&self) -> bool {
         sys::file::stat(&*self.file).is_ok_and(|now| load::is_intact(&self.stat, &now))
     }

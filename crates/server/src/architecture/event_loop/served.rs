@@ -71,7 +71,7 @@ impl EventLoop {
         (self.accepting.is_pending() || self.accepting.is_retiring()) && self.has_room()
     }
 
-    /// Whether there is nobody to serve another connection, however few are open.
+    /// Whether no thread is free for another connection, however few are open.
     pub(in crate::architecture) fn set_full(&mut self, is_full: bool) {
         self.accepting.gate.set_full(is_full);
     }

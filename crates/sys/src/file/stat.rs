@@ -96,7 +96,7 @@ impl FileStat {
             mtime: FileTime { secs: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
             ctime: FileTime { secs: stat.st_ctime, nanos: stat.st_ctime_nsec as u32 },
             mode: stat.st_mode & 0o7777,
-            links: stat.st_nlink,
+            links: links(&stat),
         }
     }
 }
@@ -109,6 +109,12 @@ impl FileKind {
             _ => Self::Other,
         }
     }
+}
+
+/// The number of names. Its type differs between processors.
+#[allow(clippy::useless_conversion, reason = "on x86-64 it is a u64 already")]
+fn links(stat: &rustix::fs::Stat) -> u64 {
+    stat.st_nlink.into()
 }
 
 #[cfg(test)]

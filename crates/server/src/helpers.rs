@@ -265,8 +265,9 @@ impl Helpers {
     pub fn look_after(&mut self, now_ms: u64) -> Vec<Waiter> {
         let bounds = self.shared.bounds;
         let mut queue = lock(&self.shared.queue);
-        let is_late =
-            |task: &Task| task.disk != Disk::None && now_ms.saturating_sub(task.since_ms) >= bounds.timeout_ms;
+        let is_late = |task: &Task| {
+            task.disk != Disk::None && now_ms.saturating_sub(task.since_ms) >= bounds.timeout_ms
+        };
         let (late, in_time): (VecDeque<_>, _) = queue.jobs.drain(..).partition(is_late);
         queue.jobs = in_time;
         let late: Vec<Name> = late.into_iter().map(|task| task.name).collect();

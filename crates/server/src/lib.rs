@@ -4,7 +4,10 @@
 //! [`architecture`]. The architecture runs [`conversation`]s, each of which has a socket and an
 //! `http1::Connection`. They answer from [`content`].
 
-#![allow(clippy::disallowed_methods, reason = "clippy.toml bans them for architecture/user_threads/program.rs alone")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "clippy.toml bans them for architecture/user_threads/program.rs alone"
+)]
 
 pub mod accept;
 pub mod access_log;

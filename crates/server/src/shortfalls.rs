@@ -51,9 +51,7 @@ fn effect(feature: Feature, settings: &Settings) -> Option<Cow<'static, str>> {
         Feature::ReadNowait if has_helpers => {
             "helpers read all parts of files that are sent, not only those that are not in memory"
         }
-        Feature::TcpInfo if passes => {
-            "transport = \"pass-fd\" is not used, and replies come by the stream"
-        }
+        Feature::TcpInfo if passes => "transport = \"pass-fd\" is not used, and replies come by the stream",
         Feature::TcpInfo if measures => {
             "accept_limit = \"auto\" can't see how long clients wait to be accepted"
         }

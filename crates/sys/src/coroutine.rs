@@ -131,8 +131,7 @@ mod tests {
         }
         let stacks = Stacks::new(2, STACK, Guards::best()).unwrap();
         let mut thread = Thread::new(stacks.take().unwrap().unwrap(), panics);
-        let caught =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| thread.resume(&mut (), ())));
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| thread.resume(&mut (), ())));
         assert!(caught.is_err());
     }
 }

@@ -147,7 +147,8 @@ fn threads_that_accept_serve_what_they_took(_: &Variant) {
 /// Helpers send files, and wait for clients that read slowly; a client that reads nothing keeps none.
 fn helpers_send_files(_: &Variant) {
     for send in ["non-blocking", "blocking"] {
-        let config = "[user_threads]\nhelpers_send = true\n[amped]\nhelpers = 2\n[tcp]\nsend_buffer = '64 KiB'";
+        let config =
+            "[user_threads]\nhelpers_send = true\n[amped]\nhelpers = 2\n[tcp]\nsend_buffer = '64 KiB'";
         let server = Setup::new(&ONE).argument(format!("--send={send}")).config(config).start();
         let large = server.get("/large.bin");
         assert_eq!(large.body.len(), LARGE);

@@ -57,11 +57,11 @@ pub use names::{DESIGNED, Design};
 pub use network::{Network, ToldOrigin, TrustedProxy};
 pub use pattern::{NamePattern, Pattern, Segment};
 pub use settings::{
-    AcceptLimit, Accepting, AccessLogSettings, AmpedSettings, Architecture, AreaSend, Coalesce, ConnectionSettings,
-    CopiesBy, ErrorLog, EventSettings, Events, FileSettings, HeaderRule, Limits, LogFormat, LogLevel,
-    LogTarget, Mapping, Php, PipelineSettings, PlacementSettings, PoolRule, RouteRule, Sends, Settings,
-    SiteSettings, SocketFileSettings, Stages, Symlinks, Timeouts, Transport, UserThreadSettings, Wake,
-    WhenBehind,
+    AcceptLimit, Accepting, AccessLogSettings, AmpedSettings, Architecture, AreaSend, Coalesce,
+    ConnectionSettings, CopiesBy, ErrorLog, EventSettings, Events, FileSettings, HeaderRule, Limits,
+    LogFormat, LogLevel, LogTarget, Mapping, Php, PipelineSettings, PlacementSettings, PoolRule, RouteRule,
+    Sends, Settings, SiteSettings, SocketFileSettings, Stages, Symlinks, Timeouts, Transport,
+    UserThreadSettings, Wake, WhenBehind,
 };
 pub use target::{Part, Target, literal_prefix};
 pub use typed::CommandLine;

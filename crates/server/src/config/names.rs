@@ -3,8 +3,8 @@
 use super::network::ToldOrigin;
 use super::schematics;
 use super::settings::{
-    Accepting, Architecture, AreaSend, Coalesce, CopiesBy, Events, LogFormat, LogLevel, Mapping, Sends, Stages,
-    Symlinks, Transport, Wake, WhenBehind,
+    Accepting, Architecture, AreaSend, Coalesce, CopiesBy, Events, LogFormat, LogLevel, Mapping, Sends,
+    Stages, Symlinks, Transport, Wake, WhenBehind,
 };
 
 /// A setting that accepts one of a few names.

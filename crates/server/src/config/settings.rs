@@ -620,7 +620,13 @@ impl Default for EventSettings {
 
 impl Default for UserThreadSettings {
     fn default() -> Self {
-        Self { threads: None, stack: 128 << 10, keep_stack: false, helpers_send: false, accepting: Accepting::Scheduler }
+        Self {
+            threads: None,
+            stack: 128 << 10,
+            keep_stack: false,
+            helpers_send: false,
+            accepting: Accepting::Scheduler,
+        }
     }
 }
 

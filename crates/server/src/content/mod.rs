@@ -94,7 +94,6 @@ use http1::{Head, Method, Plan, Sheet, Stamp, Status};
 use sys::file::{FileKind, FileStat};
 use sys::socket::Slice;
 
-pub use self::pinned_file::PinnedFile;
 pub use self::call::Call;
 pub use self::composed::{Composed, Part};
 pub use self::detour::Detour;
@@ -108,6 +107,7 @@ pub use self::may_block::MayBlock;
 pub use self::named::{Named, NamedFile};
 pub use self::numbers::SiteNumber;
 use self::path::Path;
+pub use self::pinned_file::PinnedFile;
 pub use self::prefetch::Prefetched;
 use self::reply::Verdict;
 use self::request::{Asking, Request};

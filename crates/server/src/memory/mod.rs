@@ -267,7 +267,11 @@ fn model(status: &Snapshot, processes: Vec<Process>, lent: u64) -> Memory {
         files: Files { entries, each: each_file },
         applications: Applications { bytes: told.application_memory_bytes },
         once,
-        sum: places * each_connection + stacks + count * each_worker + entries * each_file.unwrap_or(0) + once,
+        sum: places * each_connection
+            + stacks
+            + count * each_worker
+            + entries * each_file.unwrap_or(0)
+            + once,
         measured,
         processes,
     }

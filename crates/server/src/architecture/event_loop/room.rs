@@ -56,7 +56,9 @@ impl EventLoop {
             let index = self.next_in_turn();
             let Some(registered) = self.connections.get_mut(index) else { continue };
             if !registered.awaits_thread
-                && registered.conversation.has_idled(now) && registered.conversation.machine().close_if_idle() {
+                && registered.conversation.has_idled(now)
+                && registered.conversation.machine().close_if_idle()
+            {
                 self.service.counters.connections_closed_under_pressure.add(1);
                 self.close(index, false);
                 return true;
@@ -76,8 +78,9 @@ impl EventLoop {
             let index = self.next_in_turn();
             let Some(registered) = self.connections.get_mut(index) else { continue };
             // Its request may have just arrived.
-            let is_too_slow =
-                !registered.due && !registered.awaits_thread && registered.conversation.is_too_slow(&self.service.limits, now);
+            let is_too_slow = !registered.due
+                && !registered.awaits_thread
+                && registered.conversation.is_too_slow(&self.service.limits, now);
             if is_too_slow {
                 let turn = registered.conversation.make_room(&mut self.service);
                 self.service.counters.connections_closed_under_pressure.add(1);

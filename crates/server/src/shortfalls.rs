@@ -45,8 +45,8 @@ fn effect(feature: Feature, settings: &Settings) -> Option<Cow<'static, str>> {
         settings.architecture.is_event_driven() && settings.event.accept_limit == AcceptLimit::Auto;
     let text = match feature {
         Feature::Openat2 | Feature::ResolveCached if has_helpers => {
-            "helpers look up the name of every file that is not in the open-file table, not only of those that \
-             wait for the disk"
+            "helpers look up the name of every file that is not in the open-file table, not only of those \
+             that wait for the disk"
         }
         Feature::ReadNowait if has_helpers => {
             "helpers read all parts of files that are sent, not only those that are not in memory"
@@ -87,8 +87,8 @@ pub fn of_kernel() -> Vec<String> {
     let line = |(feature, refusal): (Feature, std::io::Error)| {
         let effect = match feature {
             Feature::Openat2 => {
-                "symbolic links are followed step by step, equally safe but slower; amped and user-threads have \
-                 their helpers look up every name"
+                "symbolic links are followed step by step, equally safe but slower; amped and user-threads \
+                 have their helpers look up every name"
             }
             Feature::ResolveCached => "amped and user-threads have their helpers look up every name",
             Feature::ReadNowait => {

@@ -10,7 +10,8 @@
 //! client until the connection ends, as in the papers.
 //!
 //! What waits for the disk goes to helper threads of the kernel, as in [`amped`](super::amped). Capriccio
-//! had one scheduler. Here each worker has one, and there is a worker for each CPU. A connection stays with its worker.
+//! had one scheduler. Here each worker has one, and there is a worker for each CPU. A connection stays with
+//! its worker.
 
 mod program;
 

@@ -41,6 +41,7 @@ const ORDER: &[&str] = &[
     "affinity",
     "content",
     "listeners",
+    "handed_send",
     "helpers",
     "gateway",
     "line",

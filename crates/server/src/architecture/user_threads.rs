@@ -60,7 +60,7 @@ pub fn run(
 /// The threads of a worker.
 struct Threads {
     stacks: Stacks,
-    threads: Vec<Thread>,
+    all: Vec<Thread>,
     /// Threads without a client, by number. The last one ran last.
     free: Vec<u32>,
     /// Clients that wait for a thread.
@@ -113,7 +113,7 @@ impl Threads {
         })?;
         Ok(Self {
             stacks,
-            threads: Vec::new(),
+            all: Vec::new(),
             free: Vec::new(),
             waiting: VecDeque::new(),
             of: Vec::new(),
@@ -143,7 +143,7 @@ impl Threads {
         let stack = match self.stacks.take() {
             Ok(stack) => stack?,
             Err(error) => {
-                let number = self.threads.len();
+                let number = self.all.len();
                 tracing::error!("no memory for more than {number} user-level threads: {error}");
                 self.is_exhausted = true;
                 return None;
@@ -151,8 +151,8 @@ impl Threads {
         };
         let program = if self.keeps_stack { program::for_connections } else { program::for_requests };
         let coroutine = coroutine::Thread::new(stack, program);
-        self.threads.push(Thread { coroutine, client: None });
-        Some(self.threads.len() as u32 - 1)
+        self.all.push(Thread { coroutine, client: None });
+        Some(self.all.len() as u32 - 1)
     }
 
     /// Gives free threads to clients that wait for one.
@@ -177,7 +177,7 @@ impl Threads {
 
     /// The thread serves another client from now on, or none. Any thread may serve the one that it had.
     fn serve(&mut self, number: u32, client: Option<Name>) {
-        let before = std::mem::replace(&mut self.threads[number as usize].client, client);
+        let before = std::mem::replace(&mut self.all[number as usize].client, client);
         if let Some(before) = before {
             self.of[before.index as usize].take_if(|(of, _)| *of == before);
         }
@@ -206,7 +206,7 @@ impl Threads {
     fn resume(&mut self, events: &mut EventLoop, number: u32, mut with: Resume) {
         loop {
             self.switches += 1;
-            let thread = &mut self.threads[number as usize];
+            let thread = &mut self.all[number as usize];
             match thread.coroutine.resume(events, with) {
                 Some(Park::Busy(turn)) => {
                     if let Some(client) = thread.client {
@@ -237,7 +237,7 @@ impl Threads {
     /// Writes what other processes read of the threads.
     fn publish(&mut self, events: &EventLoop) {
         let (counters, now_secs) = events.counters_and_seconds();
-        let all = self.threads.len() as u64;
+        let all = self.all.len() as u64;
         counters.user_threads.set(all);
         counters.user_threads_busy.set(all - self.free.len() as u64);
         counters.user_threads_awaited.set(self.waiting.len() as u64);
@@ -303,7 +303,7 @@ impl Turns for Threads {
     }
 
     fn end(&mut self, events: &mut EventLoop) {
-        for number in 0..self.threads.len() as u32 {
+        for number in 0..self.all.len() as u32 {
             self.resume(events, number, Resume::End);
         }
     }

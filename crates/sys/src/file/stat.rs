@@ -96,7 +96,7 @@ impl FileStat {
             mtime: FileTime { secs: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
             ctime: FileTime { secs: stat.st_ctime, nanos: stat.st_ctime_nsec as u32 },
             mode: stat.st_mode & 0o7777,
-            links: links(&stat),
+            links: links(stat),
         }
     }
 }

@@ -6,11 +6,9 @@
 
 mod slow_disk;
 use std::fs::{self, File};
-use std::io::IoSliceMut;
 use std::process::ExitCode;
 
 use rustix::fs::{Advice, fadvise};
-use rustix::io::{ReadWriteFlags, preadv2};
 use rustix::process::Signal;
 
 use harness::client::{Broken, Client, request};
@@ -449,7 +447,9 @@ fn a_worker_that_cannot_be_killed_is_left_behind(variant: &Variant) {
     server.wait_for_line(|line| line.contains("left behind") && line.contains(&worker.to_string()));
 }
 
-/// A real file, put out of memory: everything of it arrives, and once it has, no helper is asked again.
+/// A real file, put out of memory: everything of it arrives, and once it has, no helper is asked again. The
+/// kernel may take pages away at any time, such as in a container with little memory, so a try can count
+/// fetches that are not ours: some try must count right.
 fn a_file_is_fetched_from_a_real_disk_once(variant: &Variant) {
     const LONG: usize = 3_000_000;
     let setup = Setup::on_disk(variant).config("[files]\nvalidity = \"10 min\"");
@@ -458,21 +458,26 @@ fn a_file_is_fetched_from_a_real_disk_once(variant: &Variant) {
     let server = setup.start();
     let file = File::open(&path).expect("the file");
     file.sync_all().expect("it is on the disk");
-    fadvise(&file, 0, None, Advice::DontNeed).expect("advice is taken");
-    let in_memory =
-        preadv2(&file, &mut [IoSliceMut::new(&mut [0])], LONG as u64 / 2, ReadWriteFlags::NOWAIT).is_ok();
-    let reply = server.get("/long.bin");
-    assert!(reply.body == pattern(9, LONG));
-    if in_memory {
+    let fetches = |what: &dyn Fn()| {
+        let before = server.count("helper_jobs/fetch");
+        what();
+        server.count("helper_jobs/fetch") - before
+    };
+    let get = || assert!(server.get("/long.bin").body == pattern(9, LONG));
+    eventually("each of 12 windows is fetched at most once", || {
+        fadvise(&file, 0, None, Advice::DontNeed).expect("advice is taken");
+        fetches(&get) <= 12
+    });
+    if server.count("residency_misses") == 0 {
         harness::skip("a file that is not in memory: the file system of temporary files keeps its pages");
         return;
     }
-    let fetched = server.count("helper_jobs/fetch");
-    assert!((1..=12).contains(&fetched), "{fetched} fetches of 12 windows");
-    assert!(server.count("residency_misses") >= fetched);
-    for _ in 0..3 {
-        assert!(server.get("/long.bin").body == pattern(9, LONG));
-        assert_eq!(server.get("/large.bin").body.len(), LARGE);
-    }
-    assert_eq!(server.count("helper_jobs/fetch"), fetched, "it is in memory now");
+    assert!(server.count("helper_jobs/fetch") > 0, "what was not in memory was fetched");
+    eventually("what is in memory needs no helper", || {
+        let again = || {
+            get();
+            assert_eq!(server.get("/large.bin").body.len(), LARGE);
+        };
+        fetches(&again) == 0
+    });
 }

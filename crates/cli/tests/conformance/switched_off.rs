@@ -52,7 +52,14 @@ fn site(variant: &Variant, files: &str) -> Setup {
 }
 
 fn every_request_opens_its_file(variant: &Variant) {
-    let (server, other) = (site(variant, "max_open = 0").start(), site(variant, "").start());
+    let start = |files: &str| {
+        let setup = site(variant, files);
+        // A listing shows when its files were changed.
+        let listed = File::open(setup.root().join("listed/a")).expect("a file");
+        listed.set_modified(UNIX_EPOCH + Duration::from_secs(1_700_000_000)).expect("a time can be set");
+        setup.start()
+    };
+    let (server, other) = (start("max_open = 0"), start(""));
     server.warm_up();
     let before = server.descriptors();
     let (mut client, mut cached) = (server.connect(), other.connect());

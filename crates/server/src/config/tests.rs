@@ -447,7 +447,10 @@ const WRONG: &[(&str, &str)] = &[
     ("\nvalidity = '1 s'", "2:1: validity: this key belongs to [files]"),
     ("send = 2", "1:8: send = 2: allowed: non-blocking, blocking"),
     ("[fastcgi]\nbind = 2", "1:2: fastcgi: this build does not have it yet"),
-    ("[user_threads]\naccepting = 'all'", "2:13: user_threads.accepting = 'all': allowed: scheduler, threads"),
+    (
+        "[user_threads]\naccepting = 'all'",
+        "2:13: user_threads.accepting = 'all': allowed: scheduler, threads",
+    ),
     ("architecture = 'pipeline'\nevents = 'poll'", "contradiction: the poll stages of pipeline use epoll"),
     ("architecture = 'pipeline'\nstages = 'four'\nworkers = 2", "is for one CPU; allowed with it: 1"),
     ("stages = 5", "1:10: stages = 5: allowed: four, five"),

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments").canonicalize()?;
+    let root =
+        PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or_else(|| io::Error::other("cargo runs this"))?)
+            .join("../../experiments")
+            .canonicalize()?;
     let mut found = Vec::new();
     collect(&root, &mut found)?;
     found.sort();

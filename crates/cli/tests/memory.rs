@@ -11,7 +11,9 @@ use harness::variant::{Test, Variant, tests};
 use serde_json::Value;
 
 const TESTS: &[Test] = tests![
-    Each: model, growth;
+    Each: model;
+    // What a mechanism keeps for each connection is in the model.
+    Drivers: growth;
     One: text, nobody_there;
 ];
 

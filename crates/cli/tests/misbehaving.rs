@@ -20,16 +20,8 @@ use harness::{Random, TIMEOUT, eventually, sleep_ms};
 use socket2::SockRef;
 
 const TESTS: &[Test] = tests![
-    Each:
-        header_dribblers,
-        body_dribblers,
-        slow_readers,
-        trickling_readers,
-        listings_at_once,
-        crowd_without_a_request,
-        half_closed,
-        resets_in_mid_reply,
-        resets_at_once;
+    Each: slow_readers, trickling_readers, half_closed, resets_in_mid_reply, resets_at_once;
+    Drivers: header_dribblers, body_dribblers, listings_at_once, crowd_without_a_request;
     Three: random_bytes, broken_requests;
 ];
 

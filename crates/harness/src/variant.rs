@@ -111,10 +111,6 @@ pub const VARIANTS: &[Variant] = &[
         name: "user_threads",
         options: &["--architecture=user-threads", "--workers=2", "--events=epoll"],
     },
-    Variant {
-        name: "user_threads_poll",
-        options: &["--architecture=user-threads", "--workers=1", "--events=poll"],
-    },
     Variant { name: "pipeline", options: &["--architecture=pipeline", "--workers=2"] },
     Variant { name: "pipeline_blocking", options: &["--architecture=pipeline", "--send=blocking"] },
     Variant { name: "pipeline_four", options: &["--architecture=pipeline", "--stages=four", "--writers=2"] },

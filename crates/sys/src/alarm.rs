@@ -56,8 +56,7 @@ impl Alarm {
         let mut event: libc::sigevent = unsafe { zeroed() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
         event.sigev_signo = SIGNAL;
-        // SAFETY: takes nothing and cannot fail.
-        event.sigev_notify_thread_id = unsafe { libc::gettid() };
+        event.sigev_notify_thread_id = rustix::thread::gettid().as_raw_nonzero().get();
         let mut timer = MaybeUninit::uninit();
         // SAFETY: both pointers are valid for the call, and success initialises the timer.
         let timer = unsafe {

@@ -118,8 +118,7 @@ fn a_child_has_an_id_and_threads_of_its_own() {
             let held = mutex.lock(TIMEOUT).unwrap();
             let is_excluded = std::thread::spawn(|| mutex.lock(Duration::ZERO).is_none()).join().unwrap();
             drop(held);
-            // SAFETY: takes no arguments, and no memory.
-            let same = unsafe { libc::gettid() } as u32 == std::process::id();
+            let same = sys::process::thread_id() == std::process::id();
             // SAFETY: sends the calling thread no signal, but fails if the library believes it to be another
             // one.
             let known = unsafe { libc::pthread_kill(libc::pthread_self(), 0) } == 0;

@@ -11,7 +11,7 @@ use std::io;
 use sys::process;
 
 use crate::common;
-use crate::config::{FileSettings, PoolRule, Role, Settings, Transport};
+use crate::config::{Architecture, FileSettings, PoolRule, Role, Settings, Transport};
 
 /// What a worker and its table of open files may have open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,17 +112,19 @@ impl Allotment {
     fn within(limit: u64, settings: &Settings) -> Self {
         let Users { workers, tables, other } = Users::of(settings);
         let room = limit.saturating_sub(RESERVED + other);
-        let asked_by_clients = connections_asked(settings).saturating_mul(workers);
+        let asked = connections_asked(settings).saturating_mul(workers);
+        let of_a_connection = of_a_connection(settings);
+        let asked_by_clients = asked.saturating_mul(of_a_connection);
         // Each thread has its own table.
         let FileSettings { max_open, .. } = settings.files.share_of_one(settings.layout().owners());
         let asked_by_files = match max_open {
-            0 => asked_by_clients.saturating_mul(OF_A_REPLY).min(MOST_UNKEPT.saturating_mul(tables)),
+            0 => asked.saturating_mul(OF_A_REPLY).min(MOST_UNKEPT.saturating_mul(tables)),
             _ => u64::from(max_open).saturating_mul(tables),
         };
         let files = asked_by_files.min((room / 2).max(room.saturating_sub(asked_by_clients)));
         let clients = asked_by_clients.min(room - files.min(room));
         let each = |sum: u64, of: u64| (sum / of).clamp(1, u32::MAX.into()) as u32;
-        Self { connections: each(clients, workers), open_files: each(files, tables) }
+        Self { connections: each(clients, workers * of_a_connection), open_files: each(files, tables) }
     }
 }
 
@@ -153,6 +155,13 @@ impl Users {
     }
 }
 
+/// Descriptors of a connection: its socket, and a copy of it while a [helper](crate::handed_send) sends.
+fn of_a_connection(settings: &Settings) -> u64 {
+    let helpers_send =
+        settings.architecture == Architecture::UserThreads && settings.user_threads.helpers_send;
+    1 + u64::from(helpers_send)
+}
+
 /// Connections that a worker would like to have.
 fn connections_asked(settings: &Settings) -> u64 {
     if !settings.architecture.is_event_driven() {
@@ -170,7 +179,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::config::Architecture;
 
     fn settings(architecture: Architecture, workers: usize, copies: usize) -> Settings {
         Settings { architecture, workers, copies, ..Settings::new("/".into()) }
@@ -232,12 +240,23 @@ mod tests {
         assert_eq!(other(&shared) - other(&streams), 5 + 4);
     }
 
-    const ARCHITECTURES: [Architecture; 8] = [
+    #[test]
+    fn a_helper_that_sends_has_a_copy_of_the_socket() {
+        let mut of = settings(Architecture::UserThreads, 1, 1);
+        of.connections.max = NonZeroUsize::new(100_000);
+        let room = 10_000 - 64 - Users::of(&of).other as u32;
+        assert_eq!(allotted(10_000, &of), (room - 4_096, 4_096));
+        of.user_threads.helpers_send = true;
+        assert_eq!(allotted(10_000, &of), ((room - 4_096) / 2, 4_096));
+    }
+
+    const ARCHITECTURES: [Architecture; 9] = [
         Architecture::Sped,
         Architecture::Symped,
         Architecture::SharedSymped,
         Architecture::NCopy,
         Architecture::Amped,
+        Architecture::UserThreads,
         Architecture::Processes,
         Architecture::Threads,
         Architecture::Pipeline,
@@ -250,23 +269,26 @@ mod tests {
             limit in prop_oneof![0..200_u64, 200..5_000_u64, Just(u64::MAX)],
             (workers, copies) in (1..20_usize, 1..4_usize),
             (max, max_open) in (prop::option::of(1..2_000_usize), 1..5_000_u32),
+            helpers_send in any::<bool>(),
         ) {
             let mut settings = settings(architecture, workers, copies);
             settings.connections.max = max.and_then(NonZeroUsize::new);
             settings.files.max_open = max_open;
+            settings.user_threads.helpers_send = helpers_send;
             let Allotment { connections, open_files } = Allotment::within(limit, &settings);
             prop_assert!(connections >= 1 && open_files >= 1 && open_files <= max_open);
             let users = Users::of(&settings);
+            let of_workers = users.workers * of_a_connection(&settings);
             let sum = RESERVED + users.other
-                + u64::from(connections) * users.workers + u64::from(open_files) * users.tables;
+                + u64::from(connections) * of_workers + u64::from(open_files) * users.tables;
             // Each worker and table gets at least one, however few there are.
-            let least = RESERVED + users.other + 2 * (users.workers + users.tables);
+            let least = RESERVED + users.other + 2 * (of_workers + users.tables);
             prop_assert!(sum <= limit.max(least), "{sum}");
             // The remainder is less than one more for each of them.
             let served = u64::from(connections) >= connections_asked(&settings);
             let files = settings.files.share_of_one(settings.layout().owners());
             let kept = open_files == files.max_open;
-            prop_assert!(served && kept || sum + users.workers + users.tables > limit);
+            prop_assert!(served && kept || sum + of_workers + users.tables > limit);
         }
     }
 }

@@ -18,8 +18,8 @@
 //! earlier version did that. But a check also counts as a use: under pressure, the kernel kept both ends
 //! of a file and evicted the middle. The loop then waited for the middle in sendfile, most of the time.
 
+use std::cell::UnsafeCell;
 use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 
@@ -99,17 +99,22 @@ fn skim(fd: BorrowedFd<'_>, offset: u64, len: u64, flags: libc::c_int) -> Result
     Ok(())
 }
 
+thread_local! {
+    /// Where skimmed bytes go, over one another. They would take most of a user-level thread's
+    /// [stack](crate::stacks).
+    static SCRATCH: UnsafeCell<[u8; PART]> = const { UnsafeCell::new([0; PART]) };
+}
+
 /// Returns how many bytes there were.
 fn skim_once(fd: BorrowedFd<'_>, offset: u64, len: u64, flags: libc::c_int) -> Result<usize, Errno> {
-    let mut scratch = [MaybeUninit::<u8>::uninit(); PART];
-    let place = scratch.as_mut_ptr().cast::<libc::c_void>();
+    let place = SCRATCH.with(UnsafeCell::get).cast::<libc::c_void>();
     let parts: [libc::iovec; PARTS] = std::array::from_fn(|number| {
         let before = (number * PART) as u64;
         libc::iovec { iov_base: place, iov_len: len.saturating_sub(before).min(PART as u64) as usize }
     });
     let offset = libc::off_t::try_from(offset).map_err(|_| Errno::OVERFLOW)?;
-    // SAFETY: each part is at most as long as `scratch`. Nothing else writes to `scratch` meanwhile, and
-    // nothing reads it. The descriptor is borrowed, so it is open.
+    // SAFETY: each part is at most as long as `SCRATCH`, which lives as long as this kernel thread. No
+    // reference to it exists, and nothing reads it. The descriptor is borrowed, so it is open.
     let read = unsafe { libc::preadv2(fd.as_raw_fd(), parts.as_ptr(), PARTS as libc::c_int, offset, flags) };
     usize::try_from(read).map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
 }

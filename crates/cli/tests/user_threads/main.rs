@@ -12,6 +12,7 @@ use harness::server::{Server, Setup};
 use harness::site::{HELLO, LARGE};
 use harness::variant::{Test, Topic, Variant, conclude, raise_descriptor_limit, tests, trials};
 
+mod checked;
 #[path = "../conformance/dynamic_replies.rs"]
 mod dynamic_replies;
 #[path = "../conformance/dynamic_requests.rs"]
@@ -20,6 +21,7 @@ mod dynamic_requests;
 mod framing;
 #[path = "../conformance/persistence.rs"]
 mod persistence;
+mod states;
 
 /// [`Variant::tables`] has the rest of their settings.
 const VARIANTS: &[Variant] = &[
@@ -59,7 +61,8 @@ fn main() -> ExitCode {
         .map(|(name, tests)| (*name, &*tests.iter().map(each).collect::<Vec<_>>().leak()))
         .collect();
     let mut all = trials(VARIANTS, &cases, "stream");
-    all.extend(trials(VARIANTS, &[("own", OF_THEIR_OWN)], "stream"));
+    let own: &[Topic] = &[("own", OF_THEIR_OWN), ("checked", checked::TESTS), ("states", states::TESTS)];
+    all.extend(trials(VARIANTS, own, "stream"));
     conclude(all)
 }
 

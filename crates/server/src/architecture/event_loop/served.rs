@@ -123,7 +123,13 @@ impl EventLoop {
     /// The connection waits until it can go on.
     #[inline]
     pub(in crate::architecture) fn wait(&mut self, name: Name, turn: Turn) {
-        self.settle(name.index, turn);
+        match (turn, self.connections.get_mut(name.index)) {
+            // As with a turn that is a call, nearly every one ends this way.
+            (Turn::Blocked, Some(registered)) if registered.registration == Registration::Edge => {
+                registered.keep_deadline(name.index, &mut self.waiting.timers);
+            }
+            (turn, _) => self.settle(name.index, turn),
+        }
     }
 
     fn ends(&mut self, name: Name, turn: Turn) -> Step {

@@ -11,7 +11,7 @@ use harness::site::{HELLO, LARGE};
 use harness::variant::{Test, Variant, tests};
 use rustix::process::Signal;
 
-pub const TESTS: &[Test] = tests![Each: valgrind_finds_nothing];
+pub(crate) const TESTS: &[Test] = tests![Each: valgrind_finds_nothing];
 
 /// Serves clients that park threads everywhere: within a request, within a reply, between requests.
 fn serve(server: &Server) {

@@ -6,7 +6,7 @@ use harness::server::Server;
 use harness::site::HELLO;
 use harness::variant::{Test, Variant, tests};
 
-pub const TESTS: &[Test] = tests![One: each_state_takes_what_it_needs];
+pub(crate) const TESTS: &[Test] = tests![One: each_state_takes_what_it_needs];
 
 const CLIENTS: u64 = 2000;
 

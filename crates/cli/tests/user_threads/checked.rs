@@ -1,5 +1,6 @@
-//! The server under valgrind, which is told of each stack (valgrind(1), section "Client requests"). It finds
-//! every use of memory that is not there or was never written, on any stack.
+//! Runs the server under valgrind. `sys::stacks` tells valgrind where each stack is (valgrind(1), section
+//! "Client requests"). So valgrind finds every use of memory that is not there or was never written, on any
+//! stack.
 
 use std::fs;
 use std::path::Path;

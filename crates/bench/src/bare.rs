@@ -35,7 +35,7 @@ impl Requests {
 }
 
 /// The next client in a queue that `accept` takes from, if there is one.
-pub(crate) fn next_client(accept: impl Fn() -> io::Result<OwnedFd>) -> Result<Option<OwnedFd>> {
+pub(crate) fn next_client(mut accept: impl FnMut() -> io::Result<OwnedFd>) -> Result<Option<OwnedFd>> {
     loop {
         match unless_blocked(accept()) {
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}

@@ -10,11 +10,14 @@
 //! reply from memory, or the head and one sendfile. A connection is registered for reading and writing once,
 //! and not at all when it ends with its first reply.
 //!
+//! With `--ring`, as an event loop over `io_uring(7)`: see [`ringed`].
+//!
 //! With `--workers`, as processes that serve a client each: a receive that waits, and a reply, which are the
 //! two system calls that a request costs at least. Before it waits a worker yields the CPU, as ours do where
 //! that pays: the next request is there by then, and nobody is put to sleep and woken.
 
 mod bare;
+mod ringed;
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -60,6 +63,9 @@ struct Options {
     /// Serve with so many processes that have one client each, rather than by an event loop; 0 for that
     #[arg(long, value_name = "N", default_value_t = 0)]
     workers: usize,
+    /// Have a ring of io_uring(7) accept, receive and send. Only from memory
+    #[arg(long, conflicts_with_all = ["workers", "file"])]
+    ring: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -89,6 +95,10 @@ fn main() -> Result<()> {
         .with_context(|| format!("cannot listen on {}", options.listen))?;
     let address = socket::local_address(&listener)?;
     eprintln!("listening on http://{address}/ (ceiling, {:?}, {} bytes)", options.variant, options.body);
+    if options.ring {
+        ensure!(options.variant == Variant::Memory, "--ring sends from memory: leave --variant out");
+        return ringed::serve(&listener, &[reply.own, reply.pinned].concat(), options.close);
+    }
     if options.workers > 0 {
         return serve_by_processes(options.workers, &listener, &reply);
     }

@@ -254,9 +254,7 @@ fn architectures() -> anyhow::Result<()> {
     for design in config::DESIGNED {
         let runs = design.runs_here().map_or_else(|why| why, |()| "runs here".to_owned());
         print(&format!("{:15} {}\n{:15} {runs}\n", design.name, design.purpose, ""))?;
-        if !design.options.is_empty() {
-            print(&format!("{:15} options: {}\n", "", design.options.concat().join(", ")))?;
-        }
+        print(&format!("{:15} options: {}\n", "", design.options.concat().join(", ")))?;
         for line in design.schematic.lines() {
             print(&format!("    {line}\n"))?;
         }

@@ -337,8 +337,19 @@ fn status_of_nobody_is_a_failure() {
 fn architectures_names_every_one() {
     let output = sluice(Path::new("/"), &["architectures"]);
     assert_eq!(output.status.code(), Some(0));
-    for name in ["sped", "symped", "shared-symped", "n-copy", "amped", "processes", "threads", "user-threads"]
-    {
+    let all = [
+        "sped",
+        "symped",
+        "shared-symped",
+        "n-copy",
+        "amped",
+        "processes",
+        "threads",
+        "pipeline",
+        "user-threads",
+        "uring",
+    ];
+    for name in all {
         assert!(stdout(&output).lines().any(|line| line.split(' ').next() == Some(name)), "{name}");
     }
 }

@@ -53,7 +53,7 @@ const CRATES: &[Crate] = &[
     Crate {
         name: "sys",
         ours: &["harness"],
-        foreign: Foreign::Only(&["corosensei", "libc", "rustix"]),
+        foreign: Foreign::Only(&["corosensei", "io-uring", "libc", "rustix"]),
         unsafe_code: true,
         banned: &[],
     },

@@ -24,7 +24,7 @@ fn all_rows_are_listed_with_their_verdicts() {
     assert_eq!(rows.lines().count(), 52, "{said}");
     assert!(below.starts_with("52 rows:\n"), "{below}");
     assert!(!said.contains('\x1b'), "colours are for terminals: {said}");
-    assert!(rows.contains("(for the ring)"), "{said}");
+    assert!(rows.contains("(for a server that tunes itself)"), "{said}");
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn a_row_is_shown_with_the_command_that_repeats_it() {
         assert!(row.contains(expected), "{expected} is not in {row}");
     }
     assert!(shown("Y10-5.6").contains("Instead     a simulated cache"), "{}", shown("Y10-5.6"));
-    assert!(shown("B04-6").contains("waits for the ring"), "{}", shown("B04-6"));
+    assert!(shown("P07-future").contains("waits for a server that tunes itself"), "{}", shown("P07-future"));
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_row_that_cannot_be_measured_is_refused_and_nothing_is_left() {
     let directory = tempfile::tempdir().expect("a directory");
     for (words, why) in [
         (&["show", "B04-88"][..], "no row of the papers is called \"B04-88\" (is it B04-8?)"),
-        (&["run", "B04-6"], "B04-6 cannot be measured yet: it waits for the ring"),
+        (&["run", "P07-future"], "cannot be measured yet: it waits for a server that tunes itself"),
         (&["run", "Y10-5.6", "--quick"], "Y10-5.6 can't be measured here: "),
         (&["run"], "required arguments were not provided"),
         (&["run", "B04-8", "--all"], "cannot be used with"),

@@ -23,13 +23,14 @@ const ALL: &[Test] = tests![One: a_tour_through_all_architectures, every_ordered
 const PLAIN: &[Variant] = &[Variant { name: "live", options: &["--max-connections=2000"] }];
 
 /// What the file says for each architecture.
-const ARCHITECTURES: [(&str, &str); 9] = [
+const ARCHITECTURES: [(&str, &str); 10] = [
     ("sped", ""),
     ("symped", "workers = 2"),
     ("shared-symped", "workers = 2"),
     ("n-copy", ""),
     ("amped", "workers = 2"),
     ("user-threads", "workers = 2"),
+    ("uring", "workers = 2"),
     ("pipeline", "workers = 2"),
     ("processes", "workers = 20"),
     ("threads", "workers = 20"),

@@ -33,6 +33,7 @@ const ORDER: &[&str] = &[
     "accept",
     "allotment",
     "error_log",
+    "outbox",
     "placement",
     "proxies",
     "sends",

@@ -12,9 +12,14 @@ use harness::variant::Variant;
 const SYMPED: Variant = Variant { name: "symped", options: &["--architecture=symped", "--workers=1"] };
 const AMPED: Variant = Variant { name: "amped", options: &["--architecture=amped", "--workers=1"] };
 
-/// A program for which a call fails.
+/// A program for which a call fails, as if the kernel did not have it.
 fn refused(call: &str, traced: &std::path::Path) -> Command {
-    let [trace, inject] = [format!("trace={call}"), format!("inject={call}:error=ENOSYS")];
+    refused_with(call, "ENOSYS", traced)
+}
+
+/// A program for which a call fails with this error.
+fn refused_with(call: &str, error: &str, traced: &std::path::Path) -> Command {
+    let [trace, inject] = [format!("trace={call}"), format!("inject={call}:error={error}")];
     let mut command = Command::new("strace");
     // The tracer is a grandchild: the server is the test's own child, which takes its signals.
     command.args(["-D", "-f", "-qq", "-e", &trace, "-e", &inject, "-o"]).arg(traced);
@@ -94,4 +99,29 @@ fn what_is_missing_is_told_before_anything_serves() {
     assert!(warned.contains("warning: openat2(2) is not available here"), "{warned}");
     let [_, warned] = run(&["check", root, "--listen=127.0.0.1:0"]);
     assert!(!warned.contains("openat2"), "{warned}");
+}
+
+/// Docker's and containerd's default profiles refuse a ring with EPERM, and old kernels don't know the call.
+#[test]
+fn without_a_ring_uring_names_the_cause_and_the_remedy() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for (error, remedy) in [("EPERM", "default seccomp profiles of Docker"), ("ENOSYS", "needs Linux 6.10")] {
+        let run = |arguments: &[&str]| {
+            let mut command = refused_with("io_uring_setup", error, &directory.path().join("traced"));
+            let output = command.arg(env!("CARGO_BIN_EXE_sluice")).args(arguments).output();
+            let output = output.expect("strace runs");
+            let [told, wrong] =
+                [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("text"));
+            (output.status.code(), told, wrong)
+        };
+        let root = directory.path().to_str().expect("text");
+        for command in ["serve", "check"] {
+            let (code, _, wrong) = run(&[command, root, "--listen=127.0.0.1:0", "--architecture=uring"]);
+            assert_eq!(code, Some(2), "{wrong}");
+            let line = wrong.lines().find(|line| line.contains("io_uring is not available here"));
+            assert!(line.is_some_and(|line| line.contains(remedy)), "{wrong}");
+        }
+        let (code, told, _) = run(&["architectures"]);
+        assert!(code == Some(0) && told.contains(remedy), "{told}");
+    }
 }

@@ -111,6 +111,7 @@ pub const VARIANTS: &[Variant] = &[
         name: "user_threads",
         options: &["--architecture=user-threads", "--workers=2", "--events=epoll"],
     },
+    Variant { name: "uring", options: &["--architecture=uring", "--workers=2"] },
     Variant { name: "pipeline", options: &["--architecture=pipeline", "--workers=2"] },
     Variant { name: "pipeline_blocking", options: &["--architecture=pipeline", "--send=blocking"] },
     Variant { name: "pipeline_four", options: &["--architecture=pipeline", "--stages=four", "--writers=2"] },
@@ -153,10 +154,11 @@ pub enum On {
 /// - an event loop that shares its table and descriptors with others;
 /// - an event loop that leaves the disk to helpers;
 /// - user-level threads;
+/// - a ring that receives and sends;
 /// - a worker with one client at a time;
 /// - the stages of a pipeline.
-const DRIVERS: [&str; 6] =
-    ["sped_blocking", "shared_symped_epoll", "amped_epoll", "user_threads", "threads", "pipeline"];
+const DRIVERS: [&str; 7] =
+    ["sped_blocking", "shared_symped_epoll", "amped_epoll", "user_threads", "uring", "threads", "pipeline"];
 
 /// One variant for each way in which a worker gets the content: it looks in its own table, its helpers
 /// look, or it shares a table. They also cover one client at a time, an event loop that sets requests
@@ -247,6 +249,8 @@ fn all() -> Vec<Variant> {
     // How workers are woken is independent of these combinations.
     let wakes = |variant: &&Variant| variant.options.iter().any(|option| option.starts_with("--wake="));
     variants.extend(VARIANTS.iter().filter(|variant| variant.serves_one_at_a_time() || wakes(variant)));
+    variants.push(Variant { name: "uring", options: &["--architecture=uring", "--workers=2"] });
+    variants.push(Variant { name: "uring_copies", options: &["--architecture=uring", "--copies=2"] });
     for (stages, options) in STAGED {
         for send in ["non-blocking", "blocking"] {
             let name = format!("pipeline_{stages}_{send}").replace('-', "_");

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::labels::{
     Bucket, ConnectionState, DiskWait, Failure, HelperJob, InTime, LineLoss, LoopPhase, Refusal, ReplyCode,
-    Reset, Stage, Timeout,
+    Reset, RingOperation, Stage, Timeout,
 };
 use crate::{By, QueueDrops, StatusClass};
 
@@ -188,6 +188,9 @@ pub struct Counts {
     pub user_thread_switches: u64,
     pub user_thread_stack_bytes: u64,
     pub user_thread_stacks_bytes: u64,
+    pub ring_operations: By<RingOperation>,
+    pub ring_enters: u64,
+    pub ring_in_flight: u64,
     pub stage_threads: By<Stage>,
     pub stage_queue: By<Stage>,
     pub stage_batches: By<Stage>,

@@ -21,9 +21,10 @@ use std::thread;
 use std::time::Duration;
 
 use http1::{ErrorKind, TimerKind};
+use sys::ring::Counts;
 
 pub use results::status::{
-    ConnectionState, DiskWait, Failure, HelperJob, InTime, LineLoss, LoopPhase, Reset, Stage,
+    ConnectionState, DiskWait, Failure, HelperJob, InTime, LineLoss, LoopPhase, Reset, RingOperation, Stage,
 };
 use results::status::{Refusal, ReplyCode, Timeout};
 use results::{Label as _, StatusClass};
@@ -203,6 +204,13 @@ sys::shareable! {
         /// The memory of all stacks, estimated from the stacks looked at.
         pub user_thread_stacks_bytes: Counter,
 
+        /// Operations given to a ring, by kind.
+        pub ring_operations: [Counter; RingOperation::NAMES.len()],
+        /// Calls that handed operations to the kernel, or waited for them.
+        pub ring_enters: Counter,
+        /// Operations that are still to complete.
+        pub ring_in_flight: Counter,
+
         /// Threads in use of each stage of a pipeline.
         pub stage_threads: [Counter; Stage::NAMES.len()],
         /// Connections in the queue of each stage, as last seen by a thread of it.
@@ -304,6 +312,18 @@ impl Counters {
     #[inline]
     pub fn spent(&self, phase: LoopPhase, ns: u64) {
         self.phase_time_ns[phase as usize].add(ns);
+    }
+
+    /// What a ring has done since it was made, and what it is doing.
+    pub fn ring(&self, counts: &Counts, in_flight: usize) {
+        self.ring_in_flight.set(in_flight as u64);
+        let Counts { enters, accepts, receives, sends, closes, polls, cancels } = *counts;
+        for (kind, count) in
+            self.ring_operations.iter().zip([accepts, receives, sends, closes, polls, cancels])
+        {
+            kind.set(count);
+        }
+        self.ring_enters.set(enters);
     }
 
     /// Counts a sample of the accept queue's length.

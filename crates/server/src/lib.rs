@@ -35,6 +35,7 @@ pub mod ip_text;
 pub mod line;
 pub mod listeners;
 pub mod memory;
+pub mod outbox;
 pub mod placement;
 pub mod plain;
 pub mod proxies;

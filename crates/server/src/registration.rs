@@ -8,6 +8,8 @@ pub enum Registration {
     None,
     /// For everything, edge-triggered.
     Edge,
+    /// For everything except input, which a ring receives by itself. Edge-triggered.
+    BesidesInput,
     /// For these conditions, level-triggered.
     Level {
         /// Input.

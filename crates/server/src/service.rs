@@ -21,6 +21,7 @@ use crate::error_log;
 use crate::gateway::{Gateway, Lendable, PoolHandle, SERVER, Tools};
 use crate::handed_send::Until;
 use crate::listeners::Listener;
+use crate::outbox::Outbox;
 use crate::proxies::Proxies;
 use crate::sends::BlockingSends;
 
@@ -65,6 +66,8 @@ pub struct Service {
     pub sends: Option<BlockingSends>,
     /// The next receive waits for input. Only if sends block; the same alarm bounds it.
     pub awaits_input: bool,
+    /// If a ring sends what comes from memory: what the present turn sends.
+    pub outbox: Option<Outbox>,
     /// Whether events report that a client has hung up, whatever the worker waits for.
     pub hears_hang_ups: bool,
     /// Whether this worker waits for the disk itself.
@@ -167,6 +170,7 @@ impl Service {
             sends_block: settings.send == Sends::Blocking,
             sends: None,
             awaits_input: false,
+            outbox: None,
             may_block: MayBlock::Always,
             hears_hang_ups: false,
             helpers_send: None,

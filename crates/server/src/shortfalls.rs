@@ -87,12 +87,12 @@ pub fn of_kernel() -> Vec<String> {
     let line = |(feature, refusal): (Feature, std::io::Error)| {
         let effect = match feature {
             Feature::Openat2 => {
-                "symbolic links are followed step by step, equally safe but slower; amped and user-threads \
-                 have their helpers look up every name"
+                "symbolic links are followed step by step, equally safe but slower; amped, user-threads and \
+                 uring have their helpers look up every name"
             }
-            Feature::ResolveCached => "amped and user-threads have their helpers look up every name",
+            Feature::ResolveCached => "amped, user-threads and uring have their helpers look up every name",
             Feature::ReadNowait => {
-                "amped and user-threads have their helpers read all that is sent from files"
+                "amped, user-threads and uring have their helpers read all that is sent from files"
             }
             Feature::TcpInfo => {
                 "accept_limit = \"auto\" can't see how long clients wait, and transport = \"pass-fd\" is not \

@@ -8,6 +8,7 @@
 //! | what for | modules |
 //! |---|---|
 //! | waiting for events | [`event`], and its three mechanisms [`epoll`], [`poll`], [`select`]; [`wake`] |
+//! | operations that the kernel completes | [`ring`] |
 //! | sockets | [`socket`], [`client`], [`inherited`], [`interfaces`] |
 //! | what the kernel knows of sockets | [`tcp_info`], [`sock_diag`] |
 //! | files | [`mod@file`], [`residency`], [`output`] |
@@ -38,6 +39,7 @@ pub mod pages;
 pub mod poll;
 pub mod process;
 pub mod residency;
+pub mod ring;
 pub mod select;
 pub mod shared;
 pub mod signal;

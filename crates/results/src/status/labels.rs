@@ -145,6 +145,31 @@ impl Label for HelperJob {
     }
 }
 
+/// An operation of a ring, `io_uring(7)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RingOperation {
+    /// Accepting a connection, whether one was there or not.
+    Accept,
+    /// Receiving from a client.
+    Receive,
+    /// Sending to a client.
+    Send,
+    /// Closing a connection.
+    Close,
+    /// Watching a descriptor.
+    Poll,
+    /// Cancelling one of the others.
+    Cancel,
+}
+
+impl Label for RingOperation {
+    const NAMES: &'static [&'static str] = &["accept", "receive", "send", "close", "poll", "cancel"];
+
+    fn place(self) -> usize {
+        self as usize
+    }
+}
+
 /// Who waited for the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskWait {

@@ -20,6 +20,7 @@ mod accepting;
 mod agenda;
 mod applications;
 mod by_networks;
+mod by_ring;
 mod disk;
 mod ending;
 mod get_events;
@@ -39,6 +40,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use sys::ring::Ring;
 use sys::socket;
 
 use self::accepting::Accepting;
@@ -52,7 +54,7 @@ pub(super) use self::turns::Turns;
 use self::waiting::Waiting;
 use super::common::ending::Ending;
 use super::common::token::{Kind, Token};
-use super::events::Registration;
+use super::events::{EventMechanism, Registration};
 use crate::channel::{Client, Plain};
 use crate::config::Settings;
 use crate::content::MayBlock;
@@ -61,6 +63,7 @@ use crate::conversation::Turn;
 use crate::counters::Reset;
 use crate::error_log::Limited;
 use crate::listeners::Share;
+use crate::outbox::Outbox;
 use crate::sends::BlockingSends;
 use crate::service::Service;
 use crate::slab::Slab;
@@ -101,14 +104,42 @@ impl EventLoop {
     ///
     /// The mechanism cannot be set up.
     pub fn new(
-        mut service: Service,
+        service: Service,
         listeners: Share,
         settings: &Settings,
         control: Arc<Control>,
     ) -> io::Result<Self> {
+        let events = EventMechanism::new(settings.event.mechanism)?;
+        Self::with_mechanism(service, listeners, settings, control, events)
+    }
+
+    /// Sets up the loop with a ring.
+    ///
+    /// # Errors
+    ///
+    /// The ring does not watch the listeners.
+    pub fn on_ring(
+        service: Service,
+        listeners: Share,
+        settings: &Settings,
+        control: Arc<Control>,
+        ring: Ring,
+    ) -> io::Result<Self> {
+        Self::with_mechanism(service, listeners, settings, control, EventMechanism::Ring(Box::new(ring)))
+    }
+
+    fn with_mechanism(
+        mut service: Service,
+        listeners: Share,
+        settings: &Settings,
+        control: Arc<Control>,
+        events: EventMechanism,
+    ) -> io::Result<Self> {
         let now = service.clock.tick;
-        let mut waiting = Waiting::new(settings.event.mechanism, now)?;
+        let mut waiting = Waiting::new(events, now);
         waiting.events.watch(control.as_fd(), SUPERVISOR)?;
+        let is_ring = waiting.events.ring().is_some();
+        service.outbox = is_ring.then(Outbox::default);
         service.may_block = MayBlock::ForFiles;
         service.hears_hang_ups = waiting.events.is_edge_triggered();
         if service.sends_block {
@@ -124,7 +155,8 @@ impl EventLoop {
             generation: 0,
             accepting: Accepting::new(listeners, settings, now),
             waiting,
-            agenda: Agenda::new(settings.event.work_phase_skips_new),
+            // With a ring, a new connection waits until something was received.
+            agenda: Agenda::new(settings.event.work_phase_skips_new || is_ring),
             postponed: Postponed::default(),
             ending: Ending::new(settings, Arc::clone(&control)),
             control,
@@ -213,8 +245,12 @@ impl EventLoop {
 
     /// Handles a connection after its turn: waits for its socket, comes back to it, or ends it.
     fn settle(&mut self, index: u32, turn: Turn) {
+        if self.service.outbox.is_some() {
+            self.hand_to_ring(index);
+        }
         let Some(registered) = self.connections.get_mut(index) else { return };
         match turn {
+            Turn::Blocked if self.service.outbox.is_some() => self.await_ring(index),
             Turn::Blocked => {
                 let Registered { conversation, registration, generation, .. } = registered;
                 let token = Token { kind: Kind::Client, generation: *generation, index }.number();
@@ -253,6 +289,9 @@ impl EventLoop {
     fn close(&mut self, index: u32, reset: bool) {
         self.waiting.timers.cancel(index);
         let Some(registered) = self.connections.remove(index) else { return };
+        if self.service.outbox.is_some() {
+            return self.close_by_ring(index, registered, reset);
+        }
         if let Some(ended) = &mut self.ended {
             ended.push(Name { index, generation: registered.generation });
         }

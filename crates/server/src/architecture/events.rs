@@ -1,9 +1,10 @@
 //! One interface to the event mechanisms of the get-events phase: edge-triggered epoll, level-triggered
-//! epoll, poll and select.
+//! epoll, poll, select, and a ring.
 //!
 //! With edge triggers a connection is registered once, for everything. The loop then acts on what the
 //! connection wants *and* the ready bits that it has gathered. The loop tells the other mechanisms what to
-//! wait for whenever that changes.
+//! wait for whenever that changes. A ring reports readiness as epoll does with edge triggers; but what
+//! clients send and receive it moves itself ([`by_ring`](super::event_loop)).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,6 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use sys::epoll::Epoll;
 use sys::event::{Events, Interest};
 use sys::poll::PollSet;
+use sys::ring::Ring;
 use sys::select::SelectSet;
 
 use crate::config;
@@ -22,6 +24,7 @@ pub(super) enum EventMechanism {
     Epoll { epoll: Epoll, edge: bool },
     Poll(PollSet),
     Select(SelectSet),
+    Ring(Box<Ring>),
 }
 
 impl EventMechanism {
@@ -38,17 +41,26 @@ impl EventMechanism {
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Epoll { epoll, .. } => Some(epoll.as_fd()),
-            Self::Poll(_) | Self::Select(_) => None,
+            Self::Poll(_) | Self::Select(_) | Self::Ring(_) => None,
         }
     }
 
     /// Whether the mechanism reports an event once, when it occurs, and not for as long as the state lasts.
     pub(super) fn is_edge_triggered(&self) -> bool {
-        matches!(self, Self::Epoll { edge: true, .. })
+        matches!(self, Self::Epoll { edge: true, .. } | Self::Ring(_))
+    }
+
+    /// The ring, if there is one.
+    #[inline]
+    pub(super) fn ring(&mut self) -> Option<&mut Ring> {
+        match self {
+            Self::Ring(ring) => Some(ring),
+            Self::Epoll { .. } | Self::Poll(_) | Self::Select(_) => None,
+        }
     }
 
     /// Watches a listener. `alone`: without waking other processes that watch it for the same connection
-    /// (epoll only).
+    /// (not with poll and select).
     pub(super) fn listen(&mut self, fd: BorrowedFd<'_>, token: u64, alone: bool) -> io::Result<Registration> {
         let interest = if alone { Interest::READABLE.alone() } else { Interest::READABLE };
         if self.is_edge_triggered() {
@@ -65,6 +77,7 @@ impl EventMechanism {
             Self::Epoll { .. } => 0,
             Self::Poll(_) => PollSet::BYTES_EACH,
             Self::Select(_) => SelectSet::BYTES_EACH,
+            Self::Ring(_) => Ring::BYTES_EACH,
         }
     }
 
@@ -121,6 +134,7 @@ impl EventMechanism {
             Self::Epoll { epoll, .. } => epoll.remove(fd),
             Self::Poll(set) => set.remove(fd),
             Self::Select(set) => set.remove(fd),
+            Self::Ring(ring) => ring.remove(fd),
         };
     }
 
@@ -130,6 +144,7 @@ impl EventMechanism {
             Self::Epoll { epoll, .. } => epoll.wait(events, timeout_ms),
             Self::Poll(set) => set.wait(events, timeout_ms),
             Self::Select(set) => set.wait(events, timeout_ms),
+            Self::Ring(ring) => ring.wait(events, timeout_ms),
         }
     }
 
@@ -138,6 +153,7 @@ impl EventMechanism {
             Self::Epoll { epoll, .. } => epoll.add(fd, token, interest),
             Self::Poll(set) => set.add(fd, token, interest),
             Self::Select(set) => set.add(fd, token, interest),
+            Self::Ring(ring) => ring.add(fd, token, interest),
         }
     }
 
@@ -146,6 +162,7 @@ impl EventMechanism {
             Self::Epoll { epoll, .. } => epoll.modify(fd, token, interest),
             Self::Poll(set) => set.modify(fd, token, interest),
             Self::Select(set) => set.modify(fd, token, interest),
+            Self::Ring(ring) => ring.remove(fd).and_then(|()| ring.add(fd, token, interest)),
         }
     }
 }

@@ -26,6 +26,7 @@ pub mod shared_symped;
 pub mod sped;
 pub mod symped;
 pub mod threads;
+pub mod uring;
 pub mod user_threads;
 
 /// Serves with the architecture that the settings name. `services` has one service for each serving thread.
@@ -46,6 +47,7 @@ pub fn run(
         Architecture::SharedSymped => shared_symped::run,
         Architecture::Amped => amped::run,
         Architecture::UserThreads => user_threads::run,
+        Architecture::Uring => uring::run,
         Architecture::Processes => processes::run,
         Architecture::Threads => return threads::run(services, listeners, settings, &control),
         Architecture::Pipeline => return pipeline::run(services, listeners, settings, &control),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::address::{ListenAddress, Occupied};
 use super::error::{Place, Problem};
-use super::names::Named as _;
+use super::names::{Named as _, no_ring};
 use super::settings::{
     AccessLogSettings, Architecture, CopiesBy, ErrorLog, Events, LogTarget, PoolRule, Sends, Settings,
     Stages, Transport, Wake,
@@ -221,6 +221,9 @@ fn check_processes(checks: &mut Checks<'_>, settings: &Settings) {
     if *architecture == Architecture::Pipeline {
         check_stages(checks, settings);
     }
+    if *architecture == Architecture::Uring {
+        check_ring(checks, settings);
+    }
     if copies * workers > MOST_PROCESSES {
         checks.problem(
             "copies",
@@ -261,6 +264,20 @@ fn check_stages(checks: &mut Checks<'_>, settings: &Settings) {
     if settings.pipeline.stages == Stages::Four && workers != 1 {
         let what = "contradiction: the pipeline of four stages is for one CPU; allowed with it: 1";
         checks.problem("workers", what);
+    }
+}
+
+/// Settings that a ring does not support, and whether there is one.
+fn check_ring(checks: &mut Checks<'_>, settings: &Settings) {
+    if checks.has("events") {
+        let why = "contradiction: uring is told what has completed, and asks for no events";
+        checks.problem("events", format!("{why}; leave this out, or choose amped"));
+    }
+    if settings.send == Sends::Blocking {
+        checks.problem("send", "contradiction: a ring sends for many clients; allowed with it: non-blocking");
+    }
+    if let Err(error) = sys::ring::probe() {
+        checks.problem("architecture", no_ring(&error));
     }
 }
 

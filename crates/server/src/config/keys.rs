@@ -130,7 +130,7 @@ pub(super) const KEYS: &[Key] = &[
         help: "How to learn what is ready: epoll (edge-triggered), epoll-level, poll or select",
         names: Events::names,
         unset: "there is no event loop",
-        setting: |s| one(&mut s.event.mechanism, one_of()).written_if(s.architecture.is_event_driven()),
+        setting: |s| one(&mut s.event.mechanism, one_of()).written_if(s.architecture.asks_for_events()),
         ..Key::under("Concurrency")
     },
     Key {

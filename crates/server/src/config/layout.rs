@@ -84,7 +84,9 @@ impl Settings {
             | Architecture::SharedSymped
             | Architecture::NCopy
             | Architecture::Processes => (self.workers, vec![serve(1)]),
-            Architecture::Amped | Architecture::UserThreads => (self.workers, vec![serve(1), await_disk]),
+            Architecture::Amped | Architecture::UserThreads | Architecture::Uring => {
+                (self.workers, vec![serve(1), await_disk])
+            }
             Architecture::Threads => (1, vec![serve(self.workers)]),
             Architecture::Pipeline => (1, vec![serve(self.stage_threads().all())]),
         };

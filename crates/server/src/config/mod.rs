@@ -53,7 +53,7 @@ pub use host::HostPattern;
 pub use key::Key;
 pub use keys::options;
 pub use layout::{Layout, Role, StageThreads, Threads};
-pub use names::{DESIGNED, Design};
+pub use names::{DESIGNED, Design, no_ring};
 pub use network::{Network, ToldOrigin, TrustedProxy};
 pub use pattern::{NamePattern, Pattern, Segment};
 pub use settings::{

@@ -135,17 +135,13 @@ impl Named for Architecture {
         ("threads", Self::Threads),
         ("pipeline", Self::Pipeline),
         ("user-threads", Self::UserThreads),
+        ("uring", Self::Uring),
     ];
 
     fn parse(name: &str) -> Result<Self, String> {
         let known = Self::NAMES.iter().find(|(known, _)| *known == name);
-        match known {
-            Some((_, architecture)) => Ok(*architecture),
-            None if DESIGNED.iter().any(|design| design.name == name) => {
-                Err(format!("this build does not have {name} yet; it has: {}", Self::allowed()))
-            }
-            None => Err(format!("no architecture; allowed: {}", Self::allowed())),
-        }
+        let architecture = known.map(|(_, architecture)| *architecture);
+        architecture.ok_or_else(|| format!("no architecture; allowed: {}", Self::allowed()))
     }
 }
 
@@ -156,29 +152,44 @@ pub struct Design {
     pub name: &'static str,
     /// Its purpose, in one line.
     pub purpose: &'static str,
-    /// A plain-text drawing of its processes, threads and queues, and the path of a connection. Empty if
-    /// this build does not have it yet.
+    /// A plain-text drawing of its processes, threads and queues, and the path of a connection.
     pub schematic: &'static str,
     /// The keys that affect it, beyond those that all architectures share, in groups.
     pub options: &'static [&'static [&'static str]],
-    /// `None` if this build does not have it yet.
-    pub built: Option<Architecture>,
+    /// The architecture itself.
+    pub built: Architecture,
 }
 
 impl Design {
-    /// Whether this build on this kernel can run it.
+    /// Whether this kernel can run it.
     ///
     /// # Errors
     ///
     /// The reason why not, for operators.
     pub fn runs_here(&self) -> Result<(), String> {
         match self.built {
-            None => Err("not in this build yet".to_owned()),
-            Some(_) => sys::epoll::Epoll::new()
+            Architecture::Uring => sys::ring::probe().map_err(|error| no_ring(&error)),
+            _ => sys::epoll::Epoll::new()
                 .map(drop)
                 .map_err(|error| format!("this kernel gives no epoll ({error}); choose other events")),
         }
     }
+}
+
+/// Why there is no ring here, and what helps.
+pub fn no_ring(error: &std::io::Error) -> String {
+    let remedy = match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            "a sandbox forbids it (the default seccomp profiles of Docker and containerd do), or sysctl \
+             kernel.io_uring_disabled does: allow io_uring_setup, io_uring_enter and io_uring_register, or \
+             choose another architecture"
+        }
+        std::io::ErrorKind::OutOfMemory => {
+            "raise RLIMIT_MEMLOCK (ulimit -l, LimitMEMLOCK= of a systemd unit)"
+        }
+        _ => "it needs Linux 6.10: choose another architecture",
+    };
+    format!("io_uring is not available here ({error}): {remedy}")
 }
 
 /// The keys of an event loop.
@@ -190,6 +201,8 @@ const SEVERAL: &[&str] = &["workers", "wake"];
 const COPIES: &[&str] = &["copies", "copies_by", "placement.cpus", "placement.mapping"];
 /// The keys of the disk helpers.
 const HELPERS: &[&str] = &["amped.helpers", "amped.disk_timeout", "amped.disk_delay"];
+/// The keys of a loop whose events are completions of a ring.
+const RING: &[&str] = &["accept_limit", "event.quantum"];
 /// The keys of user-level threads.
 const USER_THREADS: &[&str] = &[
     "user_threads.threads",
@@ -210,28 +223,28 @@ const PIPELINE: &[&str] = &[
     "pipeline.response_target",
 ];
 
-/// Every architecture of the design, built or not.
+/// Every architecture.
 pub const DESIGNED: [Design; 10] = [
     Design {
         name: "sped",
         purpose: "one process, one event loop (single process, event-driven)",
         schematic: schematics::SPED,
         options: &[EVENT],
-        built: Some(Architecture::Sped),
+        built: Architecture::Sped,
     },
     Design {
         name: "symped",
         purpose: "several SPED processes: while one blocks on the disk, another runs",
         schematic: schematics::SYMPED,
         options: &[SEVERAL, EVENT],
-        built: Some(Architecture::Symped),
+        built: Architecture::Symped,
     },
     Design {
         name: "shared-symped",
         purpose: "SYMPED with one descriptor table, and one open-file table in shared memory",
         schematic: schematics::SHARED_SYMPED,
         options: &[SEVERAL, EVENT],
-        built: Some(Architecture::SharedSymped),
+        built: Architecture::SharedSymped,
     },
     Design {
         name: "n-copy",
@@ -239,49 +252,51 @@ pub const DESIGNED: [Design; 10] = [
                   copy",
         schematic: schematics::N_COPY,
         options: &[COPIES, EVENT],
-        built: Some(Architecture::NCopy),
+        built: Architecture::NCopy,
     },
     Design {
         name: "amped",
         purpose: "SPED with helper threads that wait for the disk instead of it",
         schematic: schematics::AMPED,
         options: &[SEVERAL, HELPERS, EVENT],
-        built: Some(Architecture::Amped),
+        built: Architecture::Amped,
     },
     Design {
         name: "processes",
         purpose: "a process for each connection, from a pool",
         schematic: schematics::PROCESSES,
         options: &[SEVERAL],
-        built: Some(Architecture::Processes),
+        built: Architecture::Processes,
     },
     Design {
         name: "threads",
         purpose: "a kernel thread for each connection, from a pool in one process",
         schematic: schematics::THREADS,
         options: &[SEVERAL],
-        built: Some(Architecture::Threads),
+        built: Architecture::Threads,
     },
     Design {
         name: "pipeline",
         purpose: "one process; each stage has its own threads: accept, read poll, read, write poll, write",
         schematic: schematics::PIPELINE,
         options: &[&["workers", "accept_limit", "send", "event.quantum", "event.send_hold"], PIPELINE],
-        built: Some(Architecture::Pipeline),
+        built: Architecture::Pipeline,
     },
     Design {
         name: "user-threads",
         purpose: "a user-level thread for each request or connection, many over one kernel thread",
         schematic: schematics::USER_THREADS,
         options: &[SEVERAL, USER_THREADS, HELPERS, EVENT],
-        built: Some(Architecture::UserThreads),
+        built: Architecture::UserThreads,
     },
-    planned("uring", "completions of io_uring instead of readiness"),
+    Design {
+        name: "uring",
+        purpose: "processes for which the kernel accepts, receives and sends (io_uring)",
+        schematic: schematics::URING,
+        options: &[SEVERAL, HELPERS, RING],
+        built: Architecture::Uring,
+    },
 ];
-
-const fn planned(name: &'static str, purpose: &'static str) -> Design {
-    Design { name, purpose, schematic: "", options: &[], built: None }
-}
 
 #[cfg(test)]
 mod tests {
@@ -313,7 +328,7 @@ mod tests {
     #[test]
     fn the_docs_have_the_drawing_of_each_architecture() {
         let page = include_str!("../../../../docs/schematics.md");
-        for design in DESIGNED.iter().filter(|design| design.built.is_some()) {
+        for design in &DESIGNED {
             let section = format!("\n## {}\n", design.name);
             assert!(page.contains(&section) && page.contains(design.schematic), "{}", design.name);
             let widest = design.schematic.lines().map(|line| line.chars().count()).max();
@@ -322,19 +337,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_can_be_chosen_and_nothing_else() {
-        for design in DESIGNED {
-            match design.built {
-                Some(architecture) => assert_eq!(Architecture::parse(design.name), Ok(architecture)),
-                None => assert_eq!(
-                    Architecture::parse(design.name).unwrap_err(),
-                    format!(
-                        "this build does not have {} yet; it has: {}",
-                        design.name,
-                        Architecture::allowed()
-                    )
-                ),
-            }
+    fn each_architecture_is_described() {
+        let described = DESIGNED.map(|design| (design.name, design.built));
+        assert_eq!(described, Architecture::NAMES);
+    }
+
+    #[test]
+    fn a_missing_ring_has_a_cause_and_a_remedy() {
+        for (error, remedy) in
+            [(1, "seccomp"), (12, "RLIMIT_MEMLOCK"), (38, "Linux 6.10"), (22, "Linux 6.10")]
+        {
+            let told = no_ring(&std::io::Error::from_raw_os_error(error));
+            assert!(told.contains(remedy) && told.contains(&format!("os error {error}")), "{told}");
         }
     }
 }

@@ -54,6 +54,13 @@ clients ──▶ │ accept ──▶ read poll ──▶ read ──▶ write 
             └──────────────────────────────────────────────────────────┘
 ";
 
+pub(super) const URING: &str = "\
+            ┌ kernel ──────────────────┐                  ┌ process ──────┐
+clients ──▶ │ accepts, receives, sends │ ◀─ operations ── │ works on what │
+            │                          │ ─ completions ─▶ │ has completed │
+            └──────────────────────────┘                  └───────────────┘
+";
+
 pub(super) const USER_THREADS: &str = "\
             ┌ process ────────────────────────────────────────────┐
             │             ┌▶ thread 1: reads a request            │

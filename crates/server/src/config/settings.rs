@@ -134,6 +134,9 @@ pub enum Architecture {
     /// One user-level thread for each connection, many over one kernel thread: Knot on Capriccio (Brecht et
     /// al. 2004, section 3.2; Pariag et al. 2007, section 4).
     UserThreads,
+    /// Processes that have the kernel accept, receive and send for them, with `io_uring(7)`: today's
+    /// position of the in-kernel server (Brecht et al. 2004, sections 4 and 6).
+    Uring,
 }
 
 /// How copies get their own listeners.
@@ -181,6 +184,11 @@ impl Architecture {
         !matches!(self, Self::Processes | Self::Threads)
     }
 
+    /// Whether a worker asks an event mechanism what is ready.
+    pub fn asks_for_events(self) -> bool {
+        self.is_event_driven() && self != Self::Uring
+    }
+
     /// The default number of copies on this many CPUs.
     pub(super) fn usual_copies(self, cpus: usize) -> usize {
         if self == Self::NCopy { cpus } else { 1 }
@@ -190,7 +198,12 @@ impl Architecture {
     pub(super) fn usual_workers(self, cpus: usize) -> usize {
         match self {
             Self::Sped | Self::NCopy => 1,
-            Self::Symped | Self::SharedSymped | Self::Amped | Self::Pipeline | Self::UserThreads => cpus,
+            Self::Symped
+            | Self::SharedSymped
+            | Self::Amped
+            | Self::Pipeline
+            | Self::UserThreads
+            | Self::Uring => cpus,
             Self::Processes | Self::Threads => 64,
         }
     }

@@ -476,7 +476,8 @@ const WRONG: &[(&str, &str)] = &[
     ("root = 'www/404.html'", "is not a directory"),
     ("listen = 8080", "a port alone; allowed: \":8080\" for all addresses"),
     ("listen = '8080'", "a port alone; allowed: \":8080\" for all addresses"),
-    ("architecture = 'uring'", "this build does not have uring yet; it has: sped"),
+    ("architecture = 'uring'\nsend = 'blocking'", "allowed with it: non-blocking"),
+    ("architecture = 'uring'\nevents = 'poll'", "contradiction: uring is told what has completed"),
     ("architecture = 'spde'", "architecture = 'spde': no architecture; allowed: sped"),
     ("events = 'poll'\nwake = 'exclusive'", "poll wakes all waiting processes; allowed with it: all"),
     (

@@ -381,6 +381,23 @@ impl Conversation {
         self.machine.respond(&service.limits, service.clock.tick, plan);
     }
 
+    /// Keeps input that has come by itself, behind what is kept already. Then it wants to
+    /// [take](Want::Take) it.
+    #[inline]
+    pub fn keep_more(&mut self, service: &mut Service, bytes: &[u8]) {
+        if self.rest.capacity() == 0 {
+            self.rest = service.buffers.take();
+        }
+        self.rest.extend_from_slice(bytes);
+        self.rest_unseen = true;
+    }
+
+    /// How many bytes [`keep_more`](Self::keep_more) may keep.
+    #[inline]
+    pub fn room_for_more(&self, service: &Service) -> usize {
+        service.scratch.len().saturating_sub(self.rest.len())
+    }
+
     /// Keeps the unused input for later.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]

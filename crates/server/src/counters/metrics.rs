@@ -2,7 +2,7 @@
 
 use results::status::{
     Bucket, ConnectionState, Counts, DiskWait, Failure, HelperJob, InTime, LineLoss, LoopPhase, Refusal,
-    ReplyCode, Reset, Stage, Timeout,
+    ReplyCode, Reset, RingOperation, Stage, Timeout,
 };
 use results::{By, Label as _, StatusClass};
 
@@ -222,6 +222,9 @@ pub static METRICS: &[Metric] = &[
     metric!(Kind::Counter, user_thread_switches, "Switches to user-level threads"),
     metric!(Kind::Peak, user_thread_stack_bytes, "Bytes of the stack that takes most memory"),
     metric!(Kind::Gauge, user_thread_stacks_bytes, "Bytes of all stacks, as estimated"),
+    metric!(Kind::Counter, ring_operations, "Operations given to a ring", "operation", RingOperation),
+    metric!(Kind::Counter, ring_enters, "Calls that handed operations to the kernel, or waited for them"),
+    metric!(Kind::Gauge, ring_in_flight, "Operations of a ring that are still to complete"),
     metric!(
         Kind::Gauge,
         stage_threads,

@@ -21,7 +21,7 @@ pub enum PeerAddress {
 const _: () = assert!(size_of::<PeerAddress>() <= 32, "it is kept for each connection");
 
 impl PeerAddress {
-    pub(super) fn from_any(address: Option<SocketAddrAny>) -> Self {
+    pub(crate) fn from_any(address: Option<SocketAddrAny>) -> Self {
         address.and_then(|address| SocketAddr::try_from(address).ok()).map_or(Self::Unix, Self::Inet)
     }
 }

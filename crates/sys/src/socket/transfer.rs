@@ -95,6 +95,24 @@ impl<'a> Slice<'a> {
         self.vector.iov_len -= count;
     }
 
+    /// Appends a copy of the bytes.
+    #[inline]
+    pub fn append_to(self, bytes: &mut Vec<u8>) {
+        let (length, count) = (bytes.len(), self.len());
+        bytes.reserve(count);
+        // SAFETY: memory of that length that lives for 'a, into room for as many bytes that nobody else has.
+        // Others may write to shared memory meanwhile: then some bytes are old and some are new, as when the
+        // kernel reads them.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                self.vector.iov_base.cast::<u8>().cast_const(),
+                bytes.as_mut_ptr().add(length),
+                count,
+            );
+            bytes.set_len(length + count);
+        }
+    }
+
     /// A copy of the bytes.
     pub fn to_vec(self) -> Vec<u8> {
         if self.vector.iov_len == 0 {
@@ -242,6 +260,9 @@ mod tests {
         let mut rest = Slice::new(b"three");
         rest.advance(2);
         assert_eq!((rest.len(), rest.is_empty(), rest.to_vec()), (3, false, b"ree".to_vec()));
+        let mut all = b"th".to_vec();
+        [rest, Slice::EMPTY, Slice::new(b"!")].into_iter().for_each(|slice| slice.append_to(&mut all));
+        assert_eq!(all, b"three!");
         assert_eq!(send_slices_at_once(&accepted, &[Slice::new(b" th"), rest]).unwrap(), 6);
         rest.advance(4);
         assert!(rest.is_empty());

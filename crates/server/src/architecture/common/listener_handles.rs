@@ -7,10 +7,11 @@
 //! share a descriptor table, the supervisor closes it.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use http1::Tick;
-use sys::socket;
+use sys::socket::{self, PeerAddress};
 
 use crate::accept::Gate;
 use crate::channel::Client;
@@ -71,7 +72,18 @@ impl ListenerHandle {
         gate: &mut Gate,
         complaints: &mut Limited,
     ) -> Accepted {
-        let error = match service.accept(&self.listener) {
+        self.judge(service.accept(&self.listener), service, gate, complaints)
+    }
+
+    /// What it means that this was taken out of the accept queue.
+    pub(in crate::architecture) fn judge(
+        &self,
+        accepted: io::Result<(OwnedFd, PeerAddress)>,
+        service: &mut Service,
+        gate: &mut Gate,
+        complaints: &mut Limited,
+    ) -> Accepted {
+        let error = match accepted {
             Ok((socket, peer)) => {
                 let listener = &self.listener;
                 let address = listener.asked.as_ref().unwrap_or(&listener.address);

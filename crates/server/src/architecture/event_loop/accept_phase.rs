@@ -2,12 +2,28 @@
 //! allows. It also ensures that this loop, or another process, learns of the next connection.
 
 use std::io;
+use std::os::fd::AsFd as _;
 
 use super::EventLoop;
 use crate::architecture::common::listener_handles::Accepted;
 use crate::architecture::common::samples::sample_wait;
 
 impl EventLoop {
+    /// Takes the first waiting connection of a listener. A ring takes up to `budget` of them in one call, and
+    /// keeps the others for the next calls.
+    pub(super) fn accept_at(&mut self, at: usize, budget: u32) -> Accepted {
+        let Self { accepting, waiting, connections, service, complaints, .. } = self;
+        let handle = &accepting.ports[at].handle;
+        let accepted = match waiting.events.ring() {
+            Some(ring) => {
+                let room = accepting.gate.room(connections.len(), service.clock.tick);
+                ring.accept(handle.listener.as_fd(), budget.min(room))
+            }
+            None => service.accept(&handle.listener),
+        };
+        handle.judge(accepted, service, &mut accepting.gate, complaints)
+    }
+
     /// One accept phase.
     pub(in crate::architecture) fn accept_phase(&mut self) -> io::Result<()> {
         let mut pending = false;
@@ -25,10 +41,12 @@ impl EventLoop {
         let mut budget = self.accepting.policy.budget().connections;
         let mut accepted = 0;
         for at in 0..self.accepting.ports.len() {
-            while self.accepting.ports[at].pending && budget > 0 && self.has_room() {
-                match self.accepting.accept_at(at, &mut self.service, &mut self.complaints) {
+            while self.accepting.ports[at].pending && budget > 0 && self.has_room()
+                || self.waiting.events.ring().is_some_and(|ring| ring.has_accepted())
+            {
+                match self.accept_at(at, budget) {
                     Accepted::Client(mut client) => {
-                        budget -= 1;
+                        budget = budget.saturating_sub(1);
                         accepted += 1;
                         if std::mem::take(&mut sample) {
                             client.waited_ms =

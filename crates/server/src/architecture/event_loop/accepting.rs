@@ -9,16 +9,14 @@ use sys::tcp_info::accept_queue;
 use super::room::Pressure;
 use crate::accept::{AcceptPolicy, Gate};
 use crate::allotment::Allotment;
-use crate::architecture::common::listener_handles::{Accepted, ListenerHandle};
+use crate::architecture::common::listener_handles::ListenerHandle;
 use crate::architecture::common::samples::sample_queue;
 use crate::architecture::common::token::{Kind, Token};
 use crate::architecture::events::{EventMechanism, Registration};
 use crate::config::{Settings, Wake};
 use crate::control::Control;
 use crate::counters::Counters;
-use crate::error_log::Limited;
 use crate::listeners::Share;
-use crate::service::Service;
 
 /// The listeners of a loop, and what decides when it accepts from them.
 pub(super) struct Accepting {
@@ -76,16 +74,6 @@ impl Accepting {
         if let Some(port) = self.ports.iter_mut().find(|port| port.number == number) {
             port.pending = true;
         }
-    }
-
-    /// Takes the first waiting connection of a listener.
-    pub(super) fn accept_at(
-        &mut self,
-        at: usize,
-        service: &mut Service,
-        complaints: &mut Limited,
-    ) -> Accepted {
-        self.ports[at].handle.accept(service, &mut self.gate, complaints)
     }
 
     /// Samples how many connections wait to be accepted.

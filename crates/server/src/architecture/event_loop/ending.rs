@@ -48,8 +48,7 @@ impl EventLoop {
         // room here.
         for at in 0..self.accepting.ports.len() {
             while self.has_room()
-                && let Accepted::Client(client) =
-                    self.accepting.accept_at(at, &mut self.service, &mut self.complaints)
+                && let Accepted::Client(client) = self.accept_at(at, 1)
             {
                 self.service.counters.accept_phase(1);
                 self.open(client);

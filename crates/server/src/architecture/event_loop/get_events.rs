@@ -21,9 +21,10 @@ impl EventLoop {
             self.service.rest();
         }
         let count = self.waiting.wait(timeout_ms)?;
+        let completed = self.waiting.events.ring().map_or(0, |ring| ring.completed());
         self.service.counters.event_waits.add(1);
         self.service.begin_turn();
-        self.turn_begins(at_once, count as u32);
+        self.turn_begins(at_once, (count + completed) as u32);
         self.agenda.take_up_unfinished();
         for at in 0..count {
             let Some(event) = self.waiting.ready.get(at) else { break };
@@ -41,6 +42,9 @@ impl EventLoop {
                 Kind::Helpers => self.heed_helpers(),
                 Kind::Wakeup => self.heed_wakeup(),
             }
+        }
+        if self.service.outbox.is_some() {
+            self.heed_ring();
         }
         Ok(())
     }

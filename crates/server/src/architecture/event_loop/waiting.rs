@@ -6,7 +6,6 @@ use http1::Tick;
 use sys::event::Events;
 
 use crate::architecture::events::EventMechanism;
-use crate::config;
 use crate::timers::Timers;
 
 /// The event mechanism, its latest events, and the timers.
@@ -18,12 +17,8 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// # Errors
-    ///
-    /// The mechanism cannot be set up.
-    pub(super) fn new(mechanism: config::Events, now: Tick) -> io::Result<Self> {
-        let events = EventMechanism::new(mechanism)?;
-        Ok(Self { events, ready: Events::with_capacity(Events::DEFAULT_CAPACITY), timers: Timers::new(now) })
+    pub(super) fn new(events: EventMechanism, now: Tick) -> Self {
+        Self { events, ready: Events::with_capacity(Events::DEFAULT_CAPACITY), timers: Timers::new(now) }
     }
 
     /// Waits for events; returns how many are [`ready`](Self::ready).

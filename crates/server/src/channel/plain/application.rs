@@ -7,6 +7,7 @@ use std::os::fd::AsFd as _;
 use sys::socket::{self, Slice};
 
 use super::Plain;
+use super::by_ring::post;
 use crate::conversation::{Attended, Body, Input, Passage, Passages, Turn};
 use crate::line::Line;
 use crate::service::Service;
@@ -124,6 +125,20 @@ impl Plain {
         while self.writable {
             let mut runs = Passages::new();
             let Some(passage) = self.conversation.next_passage(&mut runs) else { break };
+            if let Some(outbox) = &mut service.outbox {
+                let posted = match passage {
+                    Passage::Bytes(bytes) => post(outbox, &mut service.buffers, &[Slice::new(bytes)], false),
+                    Passage::Runs => post(outbox, &mut service.buffers, &runs, false),
+                    Passage::BytesBeforePages(_) | Passage::Pages(..) => None,
+                };
+                if let Some(posted) = posted {
+                    drop(runs);
+                    self.is_posted(service);
+                    self.conversation.passed(service, posted as usize);
+                    gone += posted;
+                    continue;
+                }
+            }
             let sends_pages = matches!(passage, Passage::BytesBeforePages(_) | Passage::Pages(..));
             let client = self.socket.as_fd();
             let sent = if sends_pages && std::mem::take(&mut self.blocks) {

@@ -6,9 +6,12 @@
 //! The event-driven architectures call [`Plain::work`], which alternates between both directions. Each
 //! stage of a pipeline calls one of them, and hands the channel on.
 //!
+//! A ring may move the bytes instead of calls ([`by_ring`]).
+//!
 //! A channel gives access to its conversation: it dereferences to it.
 
 mod application;
+mod by_ring;
 mod receive;
 mod send;
 #[cfg(test)]
@@ -18,8 +21,10 @@ mod work;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use http1::Tick;
 use sys::socket::{self, PeerAddress};
 
+use self::by_ring::ByRing;
 use crate::conversation::{Conversation, Next, Turn};
 use crate::line::Line;
 use crate::service::Service;
@@ -56,6 +61,10 @@ pub struct Plain {
     blocks: bool,
     /// The socket is a Unix socket, which may carry descriptors.
     is_local: bool,
+    /// What a ring does for the client.
+    ring: ByRing,
+    /// When what the ring sends must be sent.
+    sent_by: Tick,
 }
 
 impl Plain {
@@ -70,6 +79,8 @@ impl Plain {
             writable: true,
             hung_up: false,
             blocks: service.sends_block,
+            ring: ByRing::default(),
+            sent_by: service.clock.tick,
         }
     }
 
@@ -81,8 +92,8 @@ impl Plain {
 
     /// Records an event.
     pub fn note(&mut self, readable: bool, writable: bool, hung_up: bool) {
-        self.readable |= readable || hung_up;
-        self.writable |= writable || hung_up;
+        self.readable |= (readable || hung_up) && !self.ring.is_receiving;
+        self.writable |= (writable || hung_up) && !self.ring.is_sending;
         self.hung_up |= hung_up;
     }
 
@@ -100,6 +111,9 @@ impl Plain {
     /// Handles a deadline that has passed, and continues with what follows. `None`: nothing has ended, so
     /// ask for the deadline again.
     pub fn timeout(&mut self, service: &mut Service) -> Option<Turn> {
+        if self.is_sent_too_slowly(service) {
+            return Some(Turn::Reset);
+        }
         match self.expire(service)? {
             Next::Turn(turn) => Some(turn),
             Next::Receive | Next::Send => Some(self.work(service)),

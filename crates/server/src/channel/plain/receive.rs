@@ -26,8 +26,10 @@ impl Plain {
         loop {
             let wanted = match self.conversation.wants(input, || self.suspects_input()) {
                 Want::Nothing => return self.blocked(),
-                Want::Close => return Next::Turn(Turn::Close),
                 Want::Reset => return Next::Turn(Turn::Reset),
+                Want::Input(wanted) if !self.readable && !wanted.is_behind() => return self.blocked(),
+                _ if self.awaits_ring() => return Next::Turn(Turn::Blocked),
+                Want::Close => return Next::Turn(Turn::Close),
                 Want::ShutDown => {
                     if socket::shutdown_write(self.socket.as_fd()).is_err() {
                         return Next::Turn(Turn::Close);
@@ -45,9 +47,6 @@ impl Plain {
                     wanted
                 }
                 Want::Input(wanted) => {
-                    if !self.readable {
-                        return self.blocked();
-                    }
                     self.conversation.take_up(input);
                     if *share == 0 {
                         return Next::Turn(Turn::Unfinished);

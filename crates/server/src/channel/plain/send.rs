@@ -7,6 +7,7 @@ use sys::event::Interest;
 use sys::{poll, socket};
 
 use super::Plain;
+use super::by_ring::post;
 use crate::config::Coalesce;
 use crate::content::{Fetch, MayBlock, Pin};
 use crate::conversation::{Follows, Next, Operation, Runs, Turn, Unsent};
@@ -88,6 +89,15 @@ impl Plain {
         let Some(operation) = self.conversation.next_send(&service.content, &mut runs) else {
             return Err(Unsent::Changed.into());
         };
+        if let Some(outbox) = &mut service.outbox
+            && let Operation::Gather { follows } = operation
+            && follows != Follows::File
+            && let Some(posted) = post(outbox, &mut service.buffers, &runs, follows == Follows::End)
+        {
+            drop(runs);
+            self.is_posted(service);
+            return Ok(posted);
+        }
         self.perform(service, operation, &runs, most, resident)
     }
 

@@ -72,7 +72,7 @@ impl Plain {
         let mut resident = None;
         if self.conversation.is_paused() {
             // No stage has watched the socket meanwhile.
-            self.readable = true;
+            self.readable = !self.ring.is_receiving;
             match self.conversation.go_on(service, Line::plain(self.socket.as_fd(), self.blocks)) {
                 WaitedFor::Window(window) => resident = Some(window),
                 WaitedFor::Room => self.writable = self.has_room_now(),

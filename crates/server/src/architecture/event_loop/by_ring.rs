@@ -1,0 +1,131 @@
+//! The event loop with a ring ([`sys::ring`]) instead of an event mechanism. Readiness comes as from the
+//! others. But a client's bytes are received and sent by the ring:
+//!
+//! 1. While a connection waits for input, the ring [receives](EventLoop::await_ring) for it. What comes is
+//!    taken in the [get-events phase](EventLoop::heed_ring), and the connection has a turn.
+//! 2. A turn puts what it sends from memory into the [outbox](crate::outbox), and the loop
+//!    [hands it](EventLoop::hand_to_ring) to the ring. Files, and what is too large for a copy, are sent by
+//!    calls.
+//! 3. The next get-events phase hands all operations to the kernel, in one call.
+//!
+//! A connection that ends leaves its operations to the ring, which cancels them. They are named by the
+//! connection's token, so that what completes late finds nobody.
+
+use std::os::fd::AsFd as _;
+
+use sys::ring::Completion;
+use sys::socket;
+
+use super::EventLoop;
+use super::registered::Registered;
+use crate::architecture::common::token::{Kind, Token};
+use crate::architecture::events::Registration;
+use crate::counters::Reset;
+
+impl EventLoop {
+    /// Takes what the ring has received, and gives back what it has sent.
+    #[inline]
+    pub(super) fn heed_ring(&mut self) {
+        let Self { waiting, connections, service, agenda, .. } = self;
+        let Some(ring) = waiting.events.ring() else { return };
+        service.counters.ring(ring.counts(), ring.in_flight());
+        while let Some(completion) = ring.next_completion() {
+            match completion {
+                Completion::Received { token, result } => {
+                    let Some(token) = Token::from_number(token) else { continue };
+                    let Some(registered) = Registered::named(connections, token) else { continue };
+                    registered.conversation.has_received(service, result);
+                    agenda.add(token.index, registered);
+                }
+                Completion::Sent { token, result, bytes } => {
+                    service.buffers.give(bytes);
+                    let Some(token) = Token::from_number(token) else { continue };
+                    let Some(registered) = Registered::named(connections, token) else { continue };
+                    if registered.conversation.has_sent(service, result) {
+                        agenda.add(token.index, registered);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hands what the connection's turn has put into the outbox to the ring.
+    #[inline]
+    pub(super) fn hand_to_ring(&mut self, index: u32) {
+        let Some((bytes, more_follows)) = self.service.outbox.as_mut().and_then(|outbox| outbox.take())
+        else {
+            return;
+        };
+        let (Some(ring), Some(registered)) = (self.waiting.events.ring(), self.connections.get_mut(index))
+        else {
+            return;
+        };
+        ring.send(registered.conversation.as_fd(), registered.token(index), bytes, more_follows);
+    }
+
+    /// Has the ring receive for the connection if it waits for input, and watches its socket if it waits
+    /// for something that only the socket can tell.
+    #[inline]
+    pub(super) fn await_ring(&mut self, index: u32) {
+        let Self { waiting, connections, service, .. } = self;
+        let (Some(ring), Some(registered)) = (waiting.events.ring(), connections.get_mut(index)) else {
+            return;
+        };
+        let token = registered.token(index);
+        let Registered { conversation, registration, .. } = registered;
+        if let Some(room) = conversation.begins_to_receive(service) {
+            // The first request of a connection is usually there, and the next one is not.
+            let is_silent = conversation.requests() > 0;
+            ring.receive(conversation.as_fd(), token, room, is_silent);
+        }
+        if conversation.awaits_events() && *registration == Registration::None {
+            match ring.add(&*conversation, token, sys::event::Interest::WRITABLE) {
+                Ok(()) => *registration = Registration::BesidesInput,
+                Err(error) => {
+                    let message = format!("cannot wait for a connection: {error}");
+                    self.complaints.warn(service.clock.ms, &message);
+                    return self.close(index, true);
+                }
+            }
+        }
+        registered.keep_deadline(index, &mut waiting.timers);
+    }
+
+    /// Ends a connection that has left its slot. The socket is closed behind its operations.
+    pub(super) fn close_by_ring(&mut self, index: u32, registered: Registered, reset: bool) {
+        let token = registered.token(index);
+        let Registered { conversation, registration, .. } = registered;
+        // What counts as sent has not gone yet. This end must not look like the end of the reply.
+        let is_cut_off = conversation.is_sending();
+        let is_moving = conversation.is_receiving() || is_cut_off;
+        if let Some(ring) = self.waiting.events.ring() {
+            if is_moving {
+                ring.cancel(token);
+            }
+            if registration != Registration::None {
+                // It is watched, so it can be removed.
+                let _ = ring.remove(&conversation);
+            }
+        }
+        let socket = conversation.end(&mut self.service);
+        self.service.counters.connections_closed.add(1);
+        if reset {
+            self.service.counters.reset(Reset::Local);
+        }
+        if reset || is_cut_off {
+            // A socket that cannot be reset is closed.
+            let _ = socket::reset_when_closed(socket.as_fd());
+        }
+        if let Some(ring) = self.waiting.events.ring() {
+            ring.close(socket);
+        }
+    }
+}
+
+impl Registered {
+    /// Names the connection in this slot.
+    #[inline]
+    fn token(&self, index: u32) -> u64 {
+        Token { kind: Kind::Client, generation: self.generation, index }.number()
+    }
+}

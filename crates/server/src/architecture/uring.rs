@@ -1,0 +1,42 @@
+//! The ring: processes that look at what the kernel has completed, and never ask what is ready.
+//!
+//! TUX, the in-kernel server of Brecht et al. 2004 (sections 4 and 6), had no phase in which it asked for
+//! events: it looked into the accept queue and at its own list of pending work. `io_uring(7)` gives that
+//! position to a program. The kernel accepts, receives and sends, and the results wait in shared memory.
+//!
+//! It is the [event loop](super::event_loop) with a ring, so a turn has the same phases:
+//!
+//! - Get events: hands all operations of the last turn to the kernel, and takes what has completed. That is
+//!   one call, or none if something has completed.
+//! - Accept: as many accepts as the limit allows, in one call. They don't wait.
+//! - Work: connections for which something was received have their turns.
+//!
+//! What is not in memory is read by helpers, as in `amped`.
+
+use std::io;
+use std::sync::Arc;
+
+use sys::ring::Ring;
+
+use super::event_loop::EventLoop;
+use crate::config::{Settings, no_ring};
+use crate::control::Control;
+use crate::helpers::Helpers;
+use crate::listeners::Share;
+use crate::memory;
+use crate::service::Service;
+
+/// Serves as one of the processes, until drained, retired or stopped.
+///
+/// # Errors
+///
+/// There is no ring, or no helpers, or the ring stops working.
+pub fn run(service: Service, listeners: Share, settings: &Settings, control: Arc<Control>) -> io::Result<()> {
+    let ring = Ring::new().map_err(|error| io::Error::new(error.kind(), no_ring(&error)))?;
+    // For `sluice memory`: the ring is there before the first client.
+    if let Ok(bytes) = memory::own_bytes() {
+        service.counters.start_memory_bytes.set(bytes);
+    }
+    let helpers = Helpers::start(&settings.amped, service.content.resolvers(), service.counters)?;
+    EventLoop::on_ring(service, listeners, settings, control, ring)?.with_helpers(helpers)?.run()
+}

@@ -97,7 +97,7 @@ fn main() -> Result<()> {
     eprintln!("listening on http://{address}/ (ceiling, {:?}, {} bytes)", options.variant, options.body);
     if options.ring {
         ensure!(options.variant == Variant::Memory, "--ring sends from memory: leave --variant out");
-        return ringed::serve(&listener, &[reply.own, reply.pinned].concat(), options.close);
+        return ringed::serve(&listener, &reply.own, &reply.pinned.into(), options.close);
     }
     if options.workers > 0 {
         return serve_by_processes(options.workers, &listener, &reply);

@@ -1,7 +1,8 @@
 //! The ceiling with a ring: the operations that ours hands over for each request, in the same order, and no
-//! others. A reply from memory is copied once, as ours is.
+//! others. The head is copied, and the rest is shared, as ours are.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::sync::Arc;
 
 use anyhow::Result;
 use sys::event::{Events, Interest};
@@ -22,7 +23,7 @@ const LISTENER: u64 = u64::MAX >> 8;
 const MOST: usize = 4 << 10;
 
 /// Serves for ever. `closes`: each connection ends with its first reply.
-pub(crate) fn serve(listener: &OwnedFd, reply: &[u8], closes: bool) -> Result<()> {
+pub(crate) fn serve(listener: &OwnedFd, own: &[u8], pinned: &Arc<[u8]>, closes: bool) -> Result<()> {
     let mut ring = Ring::new()?;
     ring.add(listener, LISTENER, Interest::READABLE)?;
     let mut events = Events::default();
@@ -67,8 +68,13 @@ pub(crate) fn serve(listener: &OwnedFd, reply: &[u8], closes: bool) -> Result<()
                 client.requests.owed -= 1;
                 client.is_sending = true;
                 let mut bytes = buffers.pop().unwrap_or_default();
-                bytes.extend_from_slice(reply);
-                ring.send(client.socket.as_fd(), index as u64, bytes, closes);
+                bytes.extend_from_slice(own);
+                ring.send(
+                    client.socket.as_fd(),
+                    index as u64,
+                    (bytes, Some((Arc::clone(pinned), 0..pinned.len()))),
+                    closes,
+                );
             }
             if !closes {
                 ring.receive(client.socket.as_fd(), index as u64, MOST, true);

@@ -1,40 +1,50 @@
-//! What a turn sends through a ring. The channel puts bytes here, and whoever gave the connection its turn
-//! hands them to the ring ([`sys::ring`]). One turn puts something in once: the channel sends no more on a
+//! What a turn sends through a ring. The channel puts bytes here, and the event loop hands them to the ring
+//! ([`sys::ring`]) when the turn is over. One turn puts something in once: the channel sends no more on a
 //! connection before that is sent.
 
-use std::mem;
-
+use sys::ring::Shared;
 use sys::socket::Slice;
 
-/// The bytes that the present turn sends, if any.
+/// What the present turn sends, if anything.
 #[derive(Debug, Default)]
-pub struct Outbox {
-    bytes: Vec<u8>,
-    more_follows: bool,
+pub struct Outbox(Option<Post>);
+
+/// What a ring is to send.
+#[derive(Debug, PartialEq)]
+pub struct Post {
+    /// Bytes, and those that follow them.
+    pub bytes: (Vec<u8>, Option<Shared>),
+    /// They may wait for what comes behind them.
+    pub more_follows: bool,
 }
 
 impl Outbox {
-    /// The most bytes that are worth a copy. More are sent by a call, which copies them once.
+    /// The most bytes that a ring sends at once. More are sent by calls, so that the client's timeouts see
+    /// how fast it takes them.
     pub const MOST: usize = 16 << 10;
+    /// From how many bytes on sharing them is worth more than a copy.
+    pub const WORTH_SHARING: usize = 2 << 10;
 
-    /// Puts runs of memory in, and returns how many bytes they have. `more_follows`: they may wait for
-    /// what comes behind them.
-    ///
-    /// `buffer` is empty, and is used for them.
+    /// Puts in copies of these runs of memory, and what follows them. `buffer` is empty, and is used for the
+    /// copies.
     #[inline]
-    pub fn put(&mut self, buffer: Vec<u8>, runs: &[Slice<'_>], more_follows: bool) -> usize {
-        debug_assert!(self.bytes.is_empty(), "one turn sends once");
-        (self.bytes, self.more_follows) = (buffer, more_follows);
+    pub fn put(
+        &mut self,
+        mut buffer: Vec<u8>,
+        (runs, shared): (&[Slice<'_>], Option<Shared>),
+        more_follows: bool,
+    ) {
+        debug_assert!(self.0.is_none(), "one turn sends once");
         for run in runs {
-            run.append_to(&mut self.bytes);
+            run.append_to(&mut buffer);
         }
-        self.bytes.len()
+        self.0 = Some(Post { bytes: (buffer, shared), more_follows });
     }
 
-    /// Takes out what is to be sent, and whether it may wait for more.
+    /// Takes out what is to be sent.
     #[inline]
-    pub fn take(&mut self) -> Option<(Vec<u8>, bool)> {
-        (!self.bytes.is_empty()).then(|| (mem::take(&mut self.bytes), self.more_follows))
+    pub fn take(&mut self) -> Option<Post> {
+        self.0.take()
     }
 }
 
@@ -47,8 +57,8 @@ mod tests {
         let mut outbox = Outbox::default();
         assert!(outbox.take().is_none());
         let runs = [Slice::new(b"head"), Slice::EMPTY, Slice::new(b"body")];
-        assert_eq!(outbox.put(Vec::new(), &runs, true), 8);
-        assert_eq!(outbox.take(), Some((b"headbody".to_vec(), true)));
+        outbox.put(Vec::new(), (&runs, None), true);
+        assert_eq!(outbox.take(), Some(Post { bytes: (b"headbody".to_vec(), None), more_follows: true }));
         assert!(outbox.take().is_none());
     }
 }

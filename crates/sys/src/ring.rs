@@ -55,6 +55,7 @@ use self::buffers::{Buffers, Filled};
 use self::polls::Polls;
 pub use self::probe::probe;
 use self::sends::Sends;
+pub use self::sends::Shared;
 use crate::event::{Events, Interest};
 use crate::socket::PeerAddress;
 
@@ -105,7 +106,7 @@ pub struct Received<'a> {
 pub struct Counts {
     /// Calls of `io_uring_enter(2)`.
     pub enters: u64,
-    /// Accepts, also those that found nobody.
+    /// Accepts, also those that took no connection.
     pub accepts: u64,
     /// Receives.
     pub receives: u64,
@@ -198,15 +199,20 @@ impl Ring {
         unsafe { self.push(entry, name(Kind::Receive, token)) };
     }
 
-    /// Sends all of these bytes, when the socket has room. `more_follows`: they need not leave before
-    /// others, or before the connection's end. `IORING_OP_SEND`, send(2) with `MSG_NOSIGNAL`,
-    /// `MSG_WAITALL` and `MSG_MORE`.
+    /// Sends all of these bytes, and the shared ones behind them, when the socket has room.
+    /// `more_follows`: they need not leave before others, or before the connection's end.
+    /// `IORING_OP_SEND`, `IORING_OP_SENDMSG`; send(2) with `MSG_NOSIGNAL`, `MSG_WAITALL` and `MSG_MORE`.
     #[inline]
-    pub fn send(&mut self, socket: BorrowedFd<'_>, token: u64, bytes: Vec<u8>, more_follows: bool) {
-        let (number, start, length) = self.sends.insert(token, bytes);
+    pub fn send(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        token: u64,
+        (bytes, shared): (Vec<u8>, Option<Shared>),
+        more_follows: bool,
+    ) {
         let more = if more_follows { libc::MSG_MORE } else { 0 };
-        let send = opcode::Send::new(Fd(socket.as_raw_fd()), start, length);
-        let entry = send.flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL | more).build();
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL | more;
+        let (number, entry) = self.sends.insert(token, (bytes, shared), (socket.as_raw_fd(), flags));
         self.counts.sends += 1;
         // SAFETY: `sends` keeps the bytes where they are until this operation has completed.
         unsafe { self.push(entry, name(Kind::Send, number.into())) };
@@ -324,10 +330,10 @@ impl Ring {
                 Completion::Received { token, result }
             }
             Completed::Sent { number, result } => {
-                let (token, bytes) = self.sends.remove(number)?;
+                let (token, bytes, length) = self.sends.remove(number)?;
                 // `MSG_WAITALL`: fewer bytes mean that there was an error, which the next call would tell.
                 let result = match outcome(result) {
-                    Ok(sent) if sent < bytes.len() => Err(io::ErrorKind::BrokenPipe.into()),
+                    Ok(sent) if sent < length => Err(io::ErrorKind::BrokenPipe.into()),
                     other => other,
                 };
                 Completion::Sent { token, result, bytes }

@@ -36,8 +36,8 @@ pub(super) const ACCEPT_RANGES: &[u8] = b"Accept-Ranges: bytes\r\n";
 /// A file that is ready to be sent.
 #[derive(Debug)]
 pub struct Entry {
-    /// Header lines, and the body if it is small.
-    pub(super) memory: Box<[u8]>,
+    /// Header lines, and the body if it is small. A ring that sends from it keeps it as well.
+    pub(super) memory: Arc<[u8]>,
     /// The file, if the body is not in memory. A helper that reads from it keeps it open as well.
     pub(super) file: Option<Arc<OwnedFd>>,
     /// Everything else.
@@ -127,9 +127,7 @@ impl std::ops::Deref for Entry {
 impl Entry {
     /// Drops the body from memory, so that it is sent from the file.
     pub(super) fn drop_body(&mut self) {
-        let mut memory = std::mem::take(&mut self.memory).into_vec();
-        memory.truncate(self.marks.body as usize);
-        self.memory = memory.into();
+        self.memory = Arc::from(&self.memory[..self.marks.body as usize]);
         self.facts.memory_len = self.marks.body;
     }
 }

@@ -252,7 +252,8 @@ impl Loader {
             }
             let mut entry = self.entry(load, stat, stat.size as usize, now);
             let body = entry.marks.body as usize;
-            let complete = match read_whole(&file, &mut entry.memory[body..], may_block) {
+            let memory = Arc::get_mut(&mut entry.memory).expect("no other has what was just made");
+            let complete = match read_whole(&file, &mut memory[body..], may_block) {
                 Err(error) if may_block.leaves_body(&error) => {
                     is_absent = true;
                     break;

@@ -249,6 +249,11 @@ impl Content {
         self.table.file(pin.0)
     }
 
+    /// The memory of a pinned entry, for a ring. `None`: the table is shared with other workers.
+    pub fn share_memory(&self, pin: &Pin) -> Option<Arc<[u8]>> {
+        self.table.share_memory(pin.0)
+    }
+
     /// The file of a pinned entry, for a helper. `None`: the body is in memory, or the table is shared with
     /// other workers.
     pub fn share_file(&self, pin: &Pin) -> Option<PinnedFile> {

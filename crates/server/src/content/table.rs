@@ -182,6 +182,12 @@ impl Table {
         &self.slot(place).entry.memory
     }
 
+    /// The memory of an entry that was found, for a reader that needs it even if the table drops it
+    /// meanwhile.
+    pub(super) fn share_memory(&self, place: Place) -> Arc<[u8]> {
+        Arc::clone(&self.slot(place).entry.memory)
+    }
+
     /// The file of an entry that was found, if it has one.
     pub(super) fn file(&self, place: Place) -> Option<BorrowedFd<'_>> {
         self.slot(place).entry.file.as_ref().map(AsFd::as_fd)

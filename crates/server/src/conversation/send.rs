@@ -5,6 +5,7 @@ use std::io;
 
 use arrayvec::ArrayVec;
 use http1::Segment;
+use sys::ring::Shared;
 use sys::socket::Slice;
 
 use super::Conversation;
@@ -73,6 +74,20 @@ impl Conversation {
             return self.next_send_of_several(content, runs);
         }
         first_of(self.machine.output(), || self.last(), content, runs)
+    }
+
+    /// The memory with which the reply under way ends, and the part that is still to be sent, for a ring.
+    /// `None`: it ends with something else.
+    pub fn shared_end(&self, content: &Content) -> Option<Shared> {
+        if self.machine.is_of_several() {
+            return None;
+        }
+        match self.machine.output().last()? {
+            Segment::Memory(pin, range) => {
+                Some((content.share_memory(pin)?, range.start as usize..range.end as usize))
+            }
+            Segment::Own(_) | Segment::File(..) => None,
+        }
     }
 
     #[cold]

@@ -1,4 +1,4 @@
-//! Accepts of one call, and what came of them. The kernel writes each peer's address to a place of its own.
+//! Accepts of one call, and what came of them. The kernel writes the address of each peer to another place.
 
 use std::collections::VecDeque;
 use std::io;
@@ -43,7 +43,7 @@ impl Accepts {
     }
 
     /// Begins a call, and returns how many accepts it is to make: at most `most`, and one more than the
-    /// last took, as an accept that finds nobody is not free.
+    /// last took. An accept that takes no connection is not free.
     pub(super) fn begin(&mut self, most: u32) -> usize {
         let count = most.clamp(1, (self.last + 1).min(MOST)) as usize;
         self.under_way = count;

@@ -98,7 +98,7 @@ fn sends_all_however_slowly_it_is_read() {
     let (near, mut far) = pair();
     near.set_nonblocking(true).unwrap();
     let bytes: Vec<u8> = (0..2_000_000_u32).map(|at| at as u8).collect();
-    ring.send(near.as_fd(), 3, bytes.clone(), false);
+    ring.send(near.as_fd(), 3, (bytes.clone(), None), false);
     ring.wait(&mut Events::default(), Some(1)).unwrap();
     assert!(ring.next_completion().is_none(), "the socket is full");
     let mut seen = vec![0; bytes.len()];
@@ -111,12 +111,32 @@ fn sends_all_however_slowly_it_is_read() {
     assert!(back == bytes && reader.join().unwrap() == bytes);
 }
 
+/// The shared bytes may lose their other owners meanwhile.
+#[test]
+fn shared_bytes_follow_and_stay_until_they_are_sent() {
+    let mut ring = Ring::new().unwrap();
+    let (near, mut far) = pair();
+    let memory: std::sync::Arc<[u8]> = (0..2_000_000_u32).map(|at| at as u8).collect();
+    let expected = [&b"head"[..], &memory[1..]].concat();
+    let length = memory.len();
+    ring.send(near.as_fd(), 3, (b"head".to_vec(), Some((memory, 1..length))), false);
+    ring.wait(&mut Events::default(), Some(1)).unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut seen = vec![0; length + 3];
+        far.read_exact(&mut seen).unwrap();
+        seen
+    });
+    let (result, back) = sent(&mut ring, 3);
+    assert_eq!((result.unwrap(), back.as_slice()), (expected.len(), &b"head"[..]));
+    assert!(reader.join().unwrap() == expected);
+}
+
 #[test]
 fn a_send_to_nobody_fails_and_gives_its_bytes_back() {
     let mut ring = Ring::new().unwrap();
     let (near, far) = pair();
     drop(far);
-    ring.send(near.as_fd(), 3, b"lost".to_vec(), true);
+    ring.send(near.as_fd(), 3, (b"lost".to_vec(), None), true);
     let (result, back) = sent(&mut ring, 3);
     assert_eq!(result.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     assert_eq!(back, b"lost");
@@ -127,7 +147,7 @@ fn what_is_cancelled_completes_and_a_closed_socket_is_closed() {
     let mut ring = Ring::new().unwrap();
     let (near, mut far) = pair();
     ring.receive(near.as_fd(), 5, 9, false);
-    ring.send(near.as_fd(), 5, vec![1; 2_000_000], false);
+    ring.send(near.as_fd(), 5, (vec![1; 2_000_000], None), false);
     ring.wait(&mut Events::default(), Some(1)).unwrap();
     assert_eq!(ring.in_flight(), 2);
     ring.cancel(5);
@@ -283,7 +303,7 @@ fn a_ring_that_is_dropped_leaves_nothing_to_the_kernel() {
         let mut ring = Ring::new().unwrap();
         let pairs: Vec<_> = (0..10).map(|_| pair()).collect();
         for (token, (near, _)) in pairs.iter().enumerate() {
-            ring.send(near.as_fd(), token as u64, vec![1; 1_000_000], false);
+            ring.send(near.as_fd(), token as u64, (vec![1; 1_000_000], None), false);
             ring.receive(near.as_fd(), token as u64, 9, true);
             ring.add(near, token as u64, Interest::BOTH).unwrap();
         }

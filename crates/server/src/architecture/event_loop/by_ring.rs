@@ -9,7 +9,7 @@
 //! 3. The next get-events phase hands all operations to the kernel, in one call.
 //!
 //! A connection that ends leaves its operations to the ring, which cancels them. They are named by the
-//! connection's token, so that what completes late finds nobody.
+//! connection's token, so that what completes late reaches no other connection.
 
 use std::os::fd::AsFd as _;
 
@@ -21,6 +21,7 @@ use super::registered::Registered;
 use crate::architecture::common::token::{Kind, Token};
 use crate::architecture::events::Registration;
 use crate::counters::Reset;
+use crate::outbox::{Outbox, Post};
 
 impl EventLoop {
     /// Takes what the ring has received, and gives back what it has sent.
@@ -52,8 +53,7 @@ impl EventLoop {
     /// Hands what the connection's turn has put into the outbox to the ring.
     #[inline]
     pub(super) fn hand_to_ring(&mut self, index: u32) {
-        let Some((bytes, more_follows)) = self.service.outbox.as_mut().and_then(|outbox| outbox.take())
-        else {
+        let Some(Post { bytes, more_follows }) = self.service.outbox.as_mut().and_then(Outbox::take) else {
             return;
         };
         let (Some(ring), Some(registered)) = (self.waiting.events.ring(), self.connections.get_mut(index))

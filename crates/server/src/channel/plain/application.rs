@@ -127,8 +127,10 @@ impl Plain {
             let Some(passage) = self.conversation.next_passage(&mut runs) else { break };
             if let Some(outbox) = &mut service.outbox {
                 let posted = match passage {
-                    Passage::Bytes(bytes) => post(outbox, &mut service.buffers, &[Slice::new(bytes)], false),
-                    Passage::Runs => post(outbox, &mut service.buffers, &runs, false),
+                    Passage::Bytes(bytes) => {
+                        post(outbox, &mut service.buffers, &[Slice::new(bytes)], || None, false)
+                    }
+                    Passage::Runs => post(outbox, &mut service.buffers, &runs, || None, false),
                     Passage::BytesBeforePages(_) | Passage::Pages(..) => None,
                 };
                 if let Some(posted) = posted {

@@ -6,7 +6,7 @@
 use std::io;
 
 use http1::{Tick, TimerKind};
-use sys::ring::Received;
+use sys::ring::{Received, Shared};
 use sys::socket::Slice;
 
 use super::Plain;
@@ -26,19 +26,26 @@ pub(super) struct ByRing {
     is_awaited: bool,
 }
 
-/// Puts runs of memory into the outbox. `None`: they are sent by a call.
+/// Puts runs of memory into the outbox, and returns how many bytes they have. `shared` returns the last run
+/// as memory that can be shared. `None`: they are sent by a call.
 #[inline]
 pub(super) fn post(
     outbox: &mut Outbox,
     buffers: &mut Buffers,
     runs: &[Slice<'_>],
+    shared: impl FnOnce() -> Option<Shared>,
     more_follows: bool,
 ) -> Option<u64> {
     let bytes: usize = runs.iter().map(|run| run.len()).sum();
     if !(1..=Outbox::MOST).contains(&bytes) {
         return None;
     }
-    Some(outbox.put(buffers.take(), runs, more_follows) as u64)
+    let (last, others) = runs.split_last()?;
+    let shared = if last.len() >= Outbox::WORTH_SHARING { shared() } else { None };
+    let shared = shared.filter(|(_, range)| range.len() == last.len());
+    let copied = if shared.is_some() { others } else { runs };
+    outbox.put(buffers.take(), (copied, shared), more_follows);
+    Some(bytes as u64)
 }
 
 impl Plain {

@@ -91,8 +91,14 @@ impl Plain {
         };
         if let Some(outbox) = &mut service.outbox
             && let Operation::Gather { follows } = operation
-            && follows != Follows::File
-            && let Some(posted) = post(outbox, &mut service.buffers, &runs, follows == Follows::End)
+            && matches!(follows, Follows::Nothing | Follows::End)
+            && let Some(posted) = post(
+                outbox,
+                &mut service.buffers,
+                &runs,
+                || self.conversation.shared_end(&service.content),
+                follows == Follows::End,
+            )
         {
             drop(runs);
             self.is_posted(service);

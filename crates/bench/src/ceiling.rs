@@ -63,7 +63,7 @@ struct Options {
     /// Serve with so many processes that have one client each, rather than by an event loop; 0 for that
     #[arg(long, value_name = "N", default_value_t = 0)]
     workers: usize,
-    /// Have a ring of io_uring(7) accept, receive and send. Only from memory
+    /// Have the kernel accept, receive and send, by a ring. Only from memory
     #[arg(long, conflicts_with_all = ["workers", "file"])]
     ring: bool,
 }

@@ -61,7 +61,7 @@ use crate::socket::PeerAddress;
 
 /// A ring, and everything that the kernel uses for its operations.
 pub struct Ring {
-    ring: IoUring,
+    queues: IoUring,
     buffers: Buffers,
     sends: Sends,
     polls: Polls,
@@ -164,14 +164,14 @@ impl Ring {
     fn with_room(submissions: u32, completions: u32) -> io::Result<Self> {
         let mut setup = IoUring::builder();
         setup.setup_single_issuer().setup_defer_taskrun().setup_submit_all().setup_cqsize(completions);
-        let ring = setup.build(submissions)?;
+        let queues = setup.build(submissions)?;
         let buffers = Buffers::new()?;
         let (address, count) = buffers.ring();
         // SAFETY: the memory of `buffers` stays mapped until the ring is closed: `Drop` does it in this
         // order, and leaves the memory mapped if an operation might still write to it.
-        unsafe { ring.submitter().register_buf_ring_with_flags(address, count, GROUP, 0)? };
+        unsafe { queues.submitter().register_buf_ring_with_flags(address, count, GROUP, 0)? };
         Ok(Self {
-            ring,
+            queues,
             buffers,
             sends: Sends::default(),
             polls: Polls::default(),
@@ -378,7 +378,7 @@ impl Ring {
             self.in_flight += 1;
         }
         // SAFETY: the caller's promise.
-        while unsafe { self.ring.submission().push(&entry) }.is_err() {
+        while unsafe { self.queues.submission().push(&entry) }.is_err() {
             // The kernel takes what is there, unless it has no room for what completes. An error here is that
             // of the next wait, too.
             let _ = self.enter(0, None);
@@ -396,9 +396,9 @@ impl Ring {
         }
         self.counts.enters += 1;
         let flags = EnterFlags::EXT_ARG | EnterFlags::GETEVENTS;
-        let submissions = self.ring.submission().len() as u32;
+        let submissions = self.queues.submission().len() as u32;
         // SAFETY: the arguments are those of `IORING_ENTER_EXT_ARG`, and live until the call returns.
-        let entered = unsafe { self.ring.submitter().enter(submissions, want, flags.bits(), Some(&args)) };
+        let entered = unsafe { self.queues.submitter().enter(submissions, want, flags.bits(), Some(&args)) };
         match entered {
             Ok(_) => Ok(()),
             Err(error) => match error.raw_os_error() {
@@ -413,23 +413,19 @@ impl Ring {
     fn collect(&mut self) {
         let mut room = [const { MaybeUninit::uninit() }; 64];
         loop {
-            let entries = self.ring.completion().fill(&mut room);
+            let entries = self.queues.completion().fill(&mut room);
             if entries.is_empty() {
                 return;
             }
-            let count = entries.len();
-            for at in 0..count {
-                // SAFETY: `fill` has written the first `count`.
-                let entry: &cqueue::Entry = unsafe { room[at].assume_init_ref() };
-                let (name, result, flags) = (entry.user_data(), entry.result(), entry.flags());
-                self.sort(name, result, flags);
+            for entry in entries.iter() {
+                self.sort(entry.user_data(), entry.result(), entry.flags());
             }
         }
     }
 
     #[inline]
     fn sort(&mut self, name: u64, result: i32, flags: u32) {
-        let of = name & (1 << 56) - 1;
+        let of = name & ((1 << 56) - 1);
         if !cqueue::more(flags) && name >> 56 != Kind::Silent as u64 {
             self.in_flight -= 1;
         }
@@ -485,7 +481,7 @@ impl Drop for Ring {
 impl AsFd for Ring {
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the ring's descriptor is open for as long as the ring lives.
-        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
+        unsafe { BorrowedFd::borrow_raw(self.queues.as_raw_fd()) }
     }
 }
 

@@ -116,8 +116,8 @@ impl Tables {
         }
     }
 
-    /// The memory of a found or pinned entry, for a reader that needs it even if the table drops it meanwhile.
-    /// Only a worker's own table shares it.
+    /// The memory of a found or pinned entry, for a reader that needs it even if the table drops it
+    /// meanwhile. Only a worker's own table shares it.
     pub(super) fn share_memory(&self, place: Place) -> Option<Arc<[u8]>> {
         match self {
             Self::Own(table) | Self::Unkept(table) => Some(table.share_memory(place)),

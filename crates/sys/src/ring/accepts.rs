@@ -104,10 +104,11 @@ impl Place {
 fn without_waiting(mut entry: Entry) -> Entry {
     /// `IORING_ACCEPT_DONTWAIT`, `io_uring_enter(2)`.
     const DONTWAIT: u16 = 2;
-    /// Where `struct io_uring_sqe` has `ioprio`: behind the operation's code and its flags, a byte each.
-    const IOPRIO: usize = 2;
+    /// Where `struct io_uring_sqe` has `ioprio`, counted in twos: behind the operation's code and its flags,
+    /// a byte each.
+    const IOPRIO: usize = 1;
     const { assert!(size_of::<Entry>() == 64, "an entry is a `struct io_uring_sqe`") };
     // SAFETY: an `Entry` is a `struct io_uring_sqe`, whose layout is the kernel's, and aligned.
-    unsafe { (&raw mut entry).cast::<u8>().add(IOPRIO).cast::<u16>().write(DONTWAIT) };
+    unsafe { (&raw mut entry).cast::<u16>().add(IOPRIO).write(DONTWAIT) };
     entry
 }

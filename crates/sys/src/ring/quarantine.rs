@@ -1,5 +1,5 @@
-//! Checks that the kernel leaves memory alone that a ring has released. AddressSanitizer can't: it doesn't
-//! see what the kernel does. Only with the feature `quarantine`.
+//! Checks that the kernel leaves memory alone that a ring has released. A sanitizer can't: it doesn't see
+//! what the kernel does. Only with the feature `quarantine`.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -23,6 +23,7 @@ pub(super) struct Sends {
     places: Vec<Place>,
     free: Vec<u32>,
     /// Messages that no operation uses.
+    #[expect(clippy::vec_box, reason = "an operation has the message's address")]
     messages: Vec<Box<Message>>,
 }
 
@@ -40,7 +41,7 @@ struct Sending {
     /// Follows the bytes.
     shared: Option<(Shared, Box<Message>)>,
     #[cfg(feature = "quarantine")]
-    _sent: Region,
+    _region: Region,
 }
 
 /// The two runs of an operation that sends both, as the kernel reads them.
@@ -61,14 +62,14 @@ impl Sends {
         #[cfg(not(feature = "quarantine"))]
         let start = bytes.as_ptr();
         #[cfg(feature = "quarantine")]
-        let (sent, start) = Region::with(&bytes);
+        let (region, start) = Region::with(&bytes);
         let shared = shared.map(|shared| (shared, self.messages.pop().unwrap_or_default()));
         let mut sending = Sending {
             token,
             bytes,
             shared,
             #[cfg(feature = "quarantine")]
-            _sent: sent,
+            _region: region,
         };
         let entry = match &mut sending.shared {
             None => {
@@ -84,15 +85,12 @@ impl Sends {
             }
         };
         let place = Place::Taken(sending);
-        let number = match self.free.pop() {
-            Some(number) => {
-                self.places[number as usize] = place;
-                number
-            }
-            None => {
-                self.places.push(place);
-                self.places.len() as u32 - 1
-            }
+        let number = if let Some(number) = self.free.pop() {
+            self.places[number as usize] = place;
+            number
+        } else {
+            self.places.push(place);
+            self.places.len() as u32 - 1
         };
         (number, entry)
     }
@@ -136,7 +134,7 @@ mod tests {
     #[test]
     fn bytes_come_back_once_and_places_are_used_again() {
         let mut sends = Sends::default();
-        let mut insert = |sends: &mut Sends, token, bytes: &[u8], shared| {
+        let insert = |sends: &mut Sends, token, bytes: &[u8], shared| {
             sends.insert(token, (bytes.to_vec(), shared), (0, 0)).0
         };
         let first = insert(&mut sends, 7, b"one", None);

@@ -261,7 +261,9 @@ mod tests {
         rest.advance(2);
         assert_eq!((rest.len(), rest.is_empty(), rest.to_vec()), (3, false, b"ree".to_vec()));
         let mut all = b"th".to_vec();
-        [rest, Slice::EMPTY, Slice::new(b"!")].into_iter().for_each(|slice| slice.append_to(&mut all));
+        for slice in [rest, Slice::EMPTY, Slice::new(b"!")] {
+            slice.append_to(&mut all);
+        }
         assert_eq!(all, b"three!");
         assert_eq!(send_slices_at_once(&accepted, &[Slice::new(b" th"), rest]).unwrap(), 6);
         rest.advance(4);

@@ -36,7 +36,7 @@ pub(super) fn post(
     shared: impl FnOnce() -> Option<Shared>,
     more_follows: bool,
 ) -> Option<u64> {
-    let bytes: usize = runs.iter().map(|run| run.len()).sum();
+    let bytes: usize = runs.iter().map(Slice::len).sum();
     if !(1..=Outbox::MOST).contains(&bytes) {
         return None;
     }

@@ -61,7 +61,9 @@ impl Plain {
     /// when it is sent.
     #[inline]
     pub(super) fn awaits_ring(&mut self) -> bool {
-        self.ring.is_awaited |= self.ring.is_sending;
+        if self.ring.is_sending {
+            self.ring.is_awaited = true;
+        }
         self.ring.is_sending
     }
 

@@ -172,8 +172,7 @@ fn ask(mut client: UnixStream, workers: &[u32]) -> io::Result<()> {
         match client.read(&mut reply) {
             Ok(n) if reply[..n].starts_with(b"HTTP/1.1 ") => return Ok(()),
             Ok(_) => return Err(io::Error::other("it hangs up")),
-            // A ring that was tried and closed wakes the thread that had it, as a signal does.
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
         for &pid in workers {

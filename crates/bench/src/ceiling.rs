@@ -37,6 +37,7 @@ use crate::bare::{Requests, next_client, unless_blocked, unsent};
 /// A web server that parses nothing and sends a constant: the least that a request can cost.
 #[derive(Debug, Parser)]
 #[command(version)]
+#[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 struct Options {
     /// Where to listen; port 0 picks a port, which is printed
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
@@ -66,6 +67,12 @@ struct Options {
     /// Have the kernel accept, receive and send, by a ring. Only from memory
     #[arg(long, conflicts_with_all = ["workers", "file"])]
     ring: bool,
+    /// With --ring: send from memory without a copy
+    #[arg(long, requires = "ring")]
+    zero_copy: bool,
+    /// With --ring: register clients' sockets with the ring
+    #[arg(long, requires = "ring")]
+    registered: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -97,7 +104,12 @@ fn main() -> Result<()> {
     eprintln!("listening on http://{address}/ (ceiling, {:?}, {} bytes)", options.variant, options.body);
     if options.ring {
         ensure!(options.variant == Variant::Memory, "--ring sends from memory: leave --variant out");
-        return ringed::serve(&listener, &reply.own, &reply.pinned.into(), options.close);
+        let ringed = ringed::Options {
+            closes: options.close,
+            zero_copy: options.zero_copy,
+            registered: options.registered,
+        };
+        return ringed::serve(&listener, &reply.own, &reply.pinned.into(), ringed);
     }
     if options.workers > 0 {
         return serve_by_processes(options.workers, &listener, &reply);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use sys::event::{Events, Interest};
-use sys::ring::{Completion, Ring};
+use sys::ring::{Completion, How, Ring};
 
 use crate::bare::{Requests, next_client};
 
@@ -22,9 +22,24 @@ const LISTENER: u64 = u64::MAX >> 8;
 /// More than a client sends at a time.
 const MOST: usize = 4 << 10;
 
-/// Serves for ever. `closes`: each connection ends with its first reply.
-pub(crate) fn serve(listener: &OwnedFd, own: &[u8], pinned: &Arc<[u8]>, closes: bool) -> Result<()> {
+/// How to serve.
+#[derive(Clone, Copy)]
+pub(crate) struct Options {
+    /// Each connection ends with its first reply.
+    pub(crate) closes: bool,
+    /// Replies are sent without a copy.
+    pub(crate) zero_copy: bool,
+    /// Clients' sockets are registered with the ring.
+    pub(crate) registered: bool,
+}
+
+/// Serves for ever.
+pub(crate) fn serve(listener: &OwnedFd, own: &[u8], pinned: &Arc<[u8]>, options: Options) -> Result<()> {
+    let Options { closes, zero_copy, registered } = options;
     let mut ring = Ring::new()?;
+    if registered {
+        ring.register_descriptors()?;
+    }
     ring.add(listener, LISTENER, Interest::READABLE)?;
     let mut events = Events::default();
     let mut clients: Vec<Option<Client>> = Vec::new();
@@ -46,9 +61,16 @@ pub(crate) fn serve(listener: &OwnedFd, own: &[u8], pinned: &Arc<[u8]>, closes: 
                         over.push(index);
                     }
                 }
-                Completion::Sent { token, result, mut bytes } => {
+                Completion::Released { mut bytes, .. } => {
                     bytes.clear();
                     buffers.push(bytes);
+                }
+                Completion::Loaded { .. } => {}
+                Completion::Sent { token, result, mut bytes } => {
+                    bytes.clear();
+                    if bytes.capacity() > 0 {
+                        buffers.push(bytes);
+                    }
                     let Some(client) = clients[token as usize].as_mut() else { continue };
                     client.is_sending = false;
                     if closes || result.is_err() {
@@ -73,7 +95,7 @@ pub(crate) fn serve(listener: &OwnedFd, own: &[u8], pinned: &Arc<[u8]>, closes: 
                     client.socket.as_fd(),
                     index as u64,
                     (bytes, Some((Arc::clone(pinned), 0..pinned.len()))),
-                    closes,
+                    How { more_follows: closes, zero_copy },
                 );
             }
             if !closes {
@@ -92,6 +114,7 @@ fn accept(ring: &mut Ring, listener: &OwnedFd, clients: &mut Vec<Option<Client>>
         if index >= clients.len() {
             clients.resize_with(index + 1, || None);
         }
+        ring.register(socket.as_fd());
         ring.receive(socket.as_fd(), index as u64, MOST, false);
         clients[index] = Some(Client { socket, requests: Requests::default(), is_sending: false });
     }

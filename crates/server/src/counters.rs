@@ -317,10 +317,18 @@ impl Counters {
     /// What a ring has done since it was made, and what it is doing.
     pub fn ring(&self, counts: &Counts, in_flight: usize) {
         self.ring_in_flight.set(in_flight as u64);
-        let Counts { enters, accepts, receives, sends, closes, polls, cancels } = *counts;
-        for (kind, count) in
-            self.ring_operations.iter().zip([accepts, receives, sends, closes, polls, cancels])
-        {
+        let Counts { enters, accepts, receives, sends, reads, closes, polls, cancels, registrations } =
+            *counts;
+        for (kind, count) in self.ring_operations.iter().zip([
+            accepts,
+            receives,
+            sends,
+            reads,
+            closes,
+            polls,
+            cancels,
+            registrations,
+        ]) {
             kind.set(count);
         }
         self.ring_enters.set(enters);

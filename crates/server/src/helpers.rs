@@ -17,6 +17,10 @@
 //! they have been stuck for as long as a client waits, no job for it is accepted, because the client would
 //! wait in vain. There is no timer for this. The loop checks waiting clients from time to time, and then
 //! calls [`look_after`](Helpers::look_after).
+//!
+//! Where the loop has a ring, that may load windows of files instead (`by_ring`).
+
+mod by_ring;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -27,6 +31,7 @@ use std::time::Duration;
 
 use sys::wake::Wake;
 
+use self::by_ring::Loads;
 use crate::config::AmpedSettings;
 use crate::content::{Fetch, Lookup, LookupResult, Resolvers, SiteNumber, Variant};
 use crate::counters::{Counters, HelperJob};
@@ -77,6 +82,8 @@ pub struct Waiter {
 pub struct Helpers {
     shared: Arc<Shared>,
     resolvers: Arc<Resolvers>,
+    /// What a ring does instead.
+    loads: Option<Loads>,
     /// How many have been started so far.
     started: u32,
     /// Jobs that are not finished.
@@ -225,7 +232,8 @@ impl Helpers {
         let most_ms = settings.disk_delay.map(|most| most.as_millis() as u64);
         let awaited = HashMap::new();
         let pace = Pace::default();
-        let mut helpers = Self { shared, resolvers, started: 0, awaited, pace, most_ms, counters };
+        let (loads, started) = (None, 0);
+        let mut helpers = Self { shared, resolvers, loads, started, awaited, pace, most_ms, counters };
         for _ in 0..bounds.helpers {
             helpers.start_another()?;
         }
@@ -237,7 +245,13 @@ impl Helpers {
     #[must_use]
     pub fn submit(&mut self, waiter: Waiter, job: Job, now_ms: u64) -> bool {
         let (name, disk) = (Name::of(&job, waiter), Disk::of(&job));
-        if lock(&self.shared.queue).is_hopeless(&name, &disk, self.shared.bounds, now_ms) {
+        let is_hopeless = match &self.loads {
+            Some(Loads { queue, bounds, .. }) if matches!(job, Job::Fetch(_)) => {
+                queue.is_hopeless(&name, &disk, *bounds, now_ms)
+            }
+            _ => lock(&self.shared.queue).is_hopeless(&name, &disk, self.shared.bounds, now_ms),
+        };
+        if is_hopeless {
             return false;
         }
         if let Some(awaited) = self.awaited.get_mut(&name) {
@@ -265,12 +279,10 @@ impl Helpers {
     pub fn look_after(&mut self, now_ms: u64) -> Vec<Waiter> {
         let bounds = self.shared.bounds;
         let mut queue = lock(&self.shared.queue);
-        let is_late = |task: &Task| {
-            task.disk != Disk::None && now_ms.saturating_sub(task.since_ms) >= bounds.timeout_ms
-        };
-        let (late, in_time): (VecDeque<_>, _) = queue.jobs.drain(..).partition(is_late);
-        queue.jobs = in_time;
-        let late: Vec<Name> = late.into_iter().map(|task| task.name).collect();
+        let mut late = queue.take_late(bounds, now_ms);
+        if let Some(loads) = &mut self.loads {
+            late.append(&mut loads.queue.take_late(bounds, now_ms));
+        }
         let stuck = queue.stuck(bounds, now_ms);
         let wanted = (bounds.helpers + stuck).min(bounds.helpers * MOST_HELPERS);
         let missing = wanted.saturating_sub(queue.helpers);
@@ -336,8 +348,13 @@ impl Helpers {
             Job::Send(_) => HelperJob::Send,
         };
         self.counters.helper_jobs(kind, self.awaited.len() as u64);
-        lock(&self.shared.queue).jobs.push_back(task);
-        self.shared.more.notify_one();
+        match &mut self.loads {
+            Some(loads) if kind == HelperJob::Fetch => loads.queue.jobs.push_back(task),
+            _ => {
+                lock(&self.shared.queue).jobs.push_back(task);
+                self.shared.more.notify_one();
+            }
+        }
     }
 }
 
@@ -447,6 +464,16 @@ impl Queue {
     fn is_hopeless(&self, name: &Name, disk: &Disk, bounds: Bounds, now_ms: u64) -> bool {
         let same = |running: &Running| running.name == *name && running.has_taken(bounds.timeout_ms, now_ms);
         self.is_full(disk, bounds, bounds.timeout_ms, now_ms) || self.running.iter().any(same)
+    }
+
+    /// Takes out jobs that were not begun in time.
+    fn take_late(&mut self, bounds: Bounds, now_ms: u64) -> Vec<Name> {
+        let is_late = |task: &Task| {
+            task.disk != Disk::None && now_ms.saturating_sub(task.since_ms) >= bounds.timeout_ms
+        };
+        let (late, in_time): (VecDeque<_>, _) = self.jobs.drain(..).partition(is_late);
+        self.jobs = in_time;
+        late.into_iter().map(|task| task.name).collect()
     }
 
     /// The first job of a disk that does not have its full number of stuck helpers.

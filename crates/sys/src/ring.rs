@@ -19,10 +19,8 @@
 //!       drop(first);
 //!   }
 //!   ```
-//! - Peers' addresses are written to memory of the ring.
-//!
-//! With the feature `quarantine`, for tests, released memory is out of use for a while: the kernel fails
-//! where it reads it, and what it writes is noticed.
+//! - Peers' addresses are written to memory of the ring, and what is read of files to memory that nothing
+//!   reads.
 //!
 //! With the feature `quarantine`, for tests, released memory is out of use for a while: the kernel would fail
 //! where it reads it, and what it writes is noticed.
@@ -32,17 +30,20 @@
 
 mod accepts;
 mod buffers;
+mod files;
 mod polls;
 mod probe;
 #[cfg(feature = "quarantine")]
 mod quarantine;
+mod reads;
 mod sends;
 
 use std::collections::VecDeque;
 use std::io;
 use std::mem::MaybeUninit;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use io_uring::squeue::{Entry, Flags};
@@ -52,8 +53,10 @@ use rustix::event::epoll::EventFlags;
 
 use self::accepts::Accepts;
 use self::buffers::{Buffers, Filled};
+use self::files::Files;
 use self::polls::Polls;
 pub use self::probe::probe;
+use self::reads::Reads;
 use self::sends::Sends;
 pub use self::sends::Shared;
 use crate::event::{Events, Interest};
@@ -64,6 +67,8 @@ pub struct Ring {
     queues: IoUring,
     buffers: Buffers,
     sends: Sends,
+    reads: Reads,
+    files: Files,
     polls: Polls,
     accepts: Accepts,
     /// What has completed, and was not taken yet.
@@ -90,8 +95,20 @@ pub enum Completion<'a> {
         token: u64,
         /// How many bytes were sent: all, unless the connection is broken.
         result: io::Result<usize>,
-        /// What was to be sent.
+        /// What was to be sent. Empty if the kernel still reads it: [`Completion::Released`] gives it back.
         bytes: Vec<u8>,
+    },
+    /// What was sent without a copy, and is the caller's again.
+    Released {
+        /// The caller's name for the send.
+        token: u64,
+        /// What was sent.
+        bytes: Vec<u8>,
+    },
+    /// A [`Ring::load`].
+    Loaded {
+        /// The caller's name for it.
+        token: u64,
     },
 }
 
@@ -112,18 +129,34 @@ pub struct Counts {
     pub receives: u64,
     /// Sends.
     pub sends: u64,
+    /// Reads of files.
+    pub reads: u64,
     /// Closes.
     pub closes: u64,
     /// Watches of descriptors.
     pub polls: u64,
     /// Cancellations of the others.
     pub cancels: u64,
+    /// Changes of which descriptors are registered.
+    pub registrations: u64,
+}
+
+/// How bytes are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct How {
+    /// They need not leave before others, or before the connection's end.
+    pub more_follows: bool,
+    /// The kernel sends them from where they are. It takes them for as long as the network has them, and
+    /// tells twice: when they are sent, and when they are [released](Completion::Released). Only over TCP.
+    pub zero_copy: bool,
 }
 
 /// As the kernel told it.
 enum Completed {
     Received { token: u64, result: i32, flags: u32 },
-    Sent { number: u32, result: i32 },
+    Sent { number: u32, result: i32, is_held: bool },
+    Released { number: u32 },
+    Read { number: u32 },
 }
 
 /// What an operation is, in the highest byte of its name in the ring.
@@ -134,8 +167,9 @@ enum Kind {
     Receive = 2,
     Send = 3,
     Accept = 4,
+    Read = 5,
     /// Operations whose success is not told.
-    Silent = 5,
+    Silent = 6,
 }
 
 /// Operations that can be written before a call hands them over.
@@ -148,6 +182,8 @@ const GROUP: u16 = 0;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Ring {
+    /// The most bytes that one operation loads.
+    pub const MOST_LOADED: usize = reads::MOST;
     /// Memory for a watch of each descriptor.
     pub const BYTES_EACH: usize = size_of::<Option<polls::Poll>>();
 
@@ -174,6 +210,8 @@ impl Ring {
             queues,
             buffers,
             sends: Sends::default(),
+            reads: Reads::default(),
+            files: Files::default(),
             polls: Polls::default(),
             accepts: Accepts::new(),
             completed: VecDeque::new(),
@@ -193,29 +231,43 @@ impl Ring {
         let most = most.min(buffers::SIZE) as u32;
         let receive = opcode::Recv::new(Fd(socket.as_raw_fd()), std::ptr::null_mut(), most);
         let receive = receive.buf_group(GROUP).ioprio(if is_silent { POLL_FIRST } else { 0 });
-        let entry = receive.build().flags(Flags::BUFFER_SELECT);
+        let flags = Flags::BUFFER_SELECT | self.files.flags(socket.as_raw_fd());
+        let entry = receive.build().flags(flags);
         self.counts.receives += 1;
         // SAFETY: the kernel writes to a buffer of the group, which `buffers` keeps.
         unsafe { self.push(entry, name(Kind::Receive, token)) };
     }
 
     /// Sends all of these bytes, and the shared ones behind them, when the socket has room.
-    /// `more_follows`: they need not leave before others, or before the connection's end.
-    /// `IORING_OP_SEND`, `IORING_OP_SENDMSG`; send(2) with `MSG_NOSIGNAL`, `MSG_WAITALL` and `MSG_MORE`.
+    /// `IORING_OP_SEND`, `IORING_OP_SENDMSG`, or both with `_ZC`; send(2) with `MSG_NOSIGNAL`, `MSG_WAITALL`
+    /// and `MSG_MORE`.
     #[inline]
     pub fn send(
         &mut self,
         socket: BorrowedFd<'_>,
         token: u64,
         (bytes, shared): (Vec<u8>, Option<Shared>),
-        more_follows: bool,
+        how: How,
     ) {
-        let more = if more_follows { libc::MSG_MORE } else { 0 };
-        let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL | more;
-        let (number, entry) = self.sends.insert(token, (bytes, shared), (socket.as_raw_fd(), flags));
+        let socket = socket.as_raw_fd();
+        let (number, entry) = self.sends.insert(token, (bytes, shared), (socket, how));
+        let entry = entry.flags(self.files.flags(socket));
         self.counts.sends += 1;
         // SAFETY: `sends` keeps the bytes where they are until this operation has completed.
         unsafe { self.push(entry, name(Kind::Send, number.into())) };
+    }
+
+    /// Brings a range of a file into the page cache, as far as the file has it. At most [`Ring::MOST_LOADED`]
+    /// bytes. The kernel begins with it when the operation is handed over, and goes on by itself when the
+    /// disk has answered; a file system that can't do that has a thread of the kernel wait.
+    /// `IORING_OP_READV`.
+    pub fn load(&mut self, file: Arc<OwnedFd>, token: u64, range: Range<u64>) {
+        let length = range.end.saturating_sub(range.start) as usize;
+        let (number, entry) = self.reads.insert(token, file, range.start, length);
+        self.counts.reads += 1;
+        // SAFETY: `reads` keeps the file and the memory that is written to until this operation has
+        // completed, and no reference to that memory exists.
+        unsafe { self.push(entry, name(Kind::Read, number.into())) };
     }
 
     /// Cancels what is received and sent under a name. What completes before that is still told.
@@ -229,10 +281,36 @@ impl Ring {
     /// Closes a descriptor, behind the operations that it has by now. `IORING_OP_CLOSE`, close(2).
     #[inline]
     pub fn close(&mut self, descriptor: OwnedFd) {
-        let entry = opcode::Close::new(Fd(descriptor.into_raw_fd())).build();
+        let descriptor = descriptor.into_raw_fd();
+        if let Some(entry) = self.files.forget(descriptor) {
+            self.push_registration(entry);
+        }
+        let entry = opcode::Close::new(Fd(descriptor)).build();
         self.counts.closes += 1;
         // SAFETY: the number is this operation's to close, as its owner has given it up.
         unsafe { self.push(entry.flags(Flags::SKIP_SUCCESS), name(Kind::Silent, 0)) };
+    }
+
+    /// Makes room for registered descriptors, as many as this process may have. `io_uring_register(2)`,
+    /// `IORING_REGISTER_FILES2`.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory left for the kernel's table.
+    pub fn register_descriptors(&mut self) -> io::Result<()> {
+        let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let files = Files::below(most.unwrap_or(u64::MAX));
+        self.queues.submitter().register_files_sparse(files.len())?;
+        self.files = files;
+        Ok(())
+    }
+
+    /// Registers a socket until it is [closed](Self::close), if there is room. `IORING_OP_FILES_UPDATE`.
+    #[inline]
+    pub fn register(&mut self, socket: BorrowedFd<'_>) {
+        if let Some(entry) = self.files.register(socket.as_raw_fd()) {
+            self.push_registration(entry);
+        }
     }
 
     /// Watches a descriptor, until it is [removed](Self::remove): reports each change once, with the
@@ -325,12 +403,14 @@ impl Ring {
                     let number = cqueue::buffer_select(flags);
                     // SAFETY: the kernel has named the buffer and its length in the completion.
                     let bytes = number.map(|number| unsafe { self.buffers.filled(number, length) });
-                    Received { bytes, has_more: cqueue::sock_nonempty(flags) }
+                    // Some kernels don't say it of Unix sockets.
+                    Received { bytes, has_more: length == buffers::SIZE || cqueue::sock_nonempty(flags) }
                 });
                 Completion::Received { token, result }
             }
-            Completed::Sent { number, result } => {
-                let (token, bytes, length) = self.sends.remove(number)?;
+            Completed::Sent { number, result, is_held } => {
+                let (token, length) = self.sends.are_sent(number)?;
+                let bytes = if is_held { Vec::new() } else { self.sends.remove(number)?.1 };
                 // `MSG_WAITALL`: fewer bytes mean that there was an error, which the next call would tell.
                 let result = match outcome(result) {
                     Ok(sent) if sent < length => Err(io::ErrorKind::BrokenPipe.into()),
@@ -338,6 +418,12 @@ impl Ring {
                 };
                 Completion::Sent { token, result, bytes }
             }
+            Completed::Released { number } => {
+                let (token, bytes) = self.sends.remove(number)?;
+                Completion::Released { token, bytes }
+            }
+            // Who needs the bytes finds out whether they could be read.
+            Completed::Read { number } => Completion::Loaded { token: self.reads.remove(number)? },
         })
     }
 
@@ -357,6 +443,13 @@ impl Ring {
         self.counts.polls += 1;
         // SAFETY: the operation uses no memory.
         unsafe { self.push(entry, name(Kind::Poll, operation)) };
+    }
+
+    fn push_registration(&mut self, entry: Entry) {
+        self.counts.registrations += 1;
+        // SAFETY: the number that the kernel reads is in `files`, which is not moved, or is static. `Drop`
+        // waits for what is in flight, or leaves `files` alone.
+        unsafe { self.push(entry.flags(Flags::SKIP_SUCCESS), name(Kind::Silent, 0)) };
     }
 
     fn cancel_operation(&mut self, of: u64) {
@@ -434,7 +527,15 @@ impl Ring {
                 self.completed.push_back(Completed::Received { token: of, result, flags });
             }
             kind if kind == Kind::Send as u64 => {
-                self.completed.push_back(Completed::Sent { number: of as u32, result });
+                let (number, is_held) = (of as u32, cqueue::more(flags));
+                self.completed.push_back(if cqueue::notif(flags) {
+                    Completed::Released { number }
+                } else {
+                    Completed::Sent { number, result, is_held }
+                });
+            }
+            kind if kind == Kind::Read as u64 => {
+                self.completed.push_back(Completed::Read { number: of as u32 });
             }
             kind if kind == Kind::Poll as u64 => {
                 let Some((descriptor, poll)) = self.polls.get(of) else { return };
@@ -472,6 +573,8 @@ impl Drop for Ring {
         }
         if self.in_flight > 0 {
             std::mem::forget(std::mem::take(&mut self.sends));
+            std::mem::forget(std::mem::take(&mut self.reads));
+            std::mem::forget(std::mem::take(&mut self.files));
             std::mem::forget(std::mem::replace(&mut self.accepts, Accepts::new()));
             self.buffers.leave();
         }
@@ -492,8 +595,21 @@ impl std::fmt::Debug for Ring {
     }
 }
 
+impl Completion<'_> {
+    /// The caller's name for the operation.
+    #[inline]
+    pub fn name(&self) -> u64 {
+        match self {
+            Self::Received { token, .. }
+            | Self::Sent { token, .. }
+            | Self::Released { token, .. }
+            | Self::Loaded { token } => *token,
+        }
+    }
+}
+
 impl Received<'_> {
-    /// Whether more has come than these bytes.
+    /// Whether more may have come than these bytes.
     pub fn has_more(&self) -> bool {
         self.has_more
     }

@@ -150,20 +150,25 @@ impl Label for HelperJob {
 pub enum RingOperation {
     /// Accepting a connection, whether one was there or not.
     Accept,
-    /// Receiving from a client.
+    /// Receiving from a client or an application.
     Receive,
-    /// Sending to a client.
+    /// Sending to one of them.
     Send,
+    /// Reading of a file.
+    Read,
     /// Closing a connection.
     Close,
     /// Watching a descriptor.
     Poll,
     /// Cancelling one of the others.
     Cancel,
+    /// Registering a socket, or the end of that.
+    Register,
 }
 
 impl Label for RingOperation {
-    const NAMES: &'static [&'static str] = &["accept", "receive", "send", "close", "poll", "cancel"];
+    const NAMES: &'static [&'static str] =
+        &["accept", "receive", "send", "read", "close", "poll", "cancel", "register"];
 
     fn place(self) -> usize {
         self as usize

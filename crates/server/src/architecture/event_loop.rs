@@ -75,6 +75,9 @@ pub struct EventLoop {
     connections: Slab<Registered>,
     /// The generation of the last connection opened.
     generation: u16,
+    /// Tells a ring's operations for the next connection to an application's server from those for the
+    /// last.
+    links: u8,
     accepting: Accepting,
     waiting: Waiting,
     agenda: Agenda,
@@ -139,7 +142,10 @@ impl EventLoop {
         let mut waiting = Waiting::new(events, now);
         waiting.events.watch(control.as_fd(), SUPERVISOR)?;
         let is_ring = waiting.events.ring().is_some();
-        service.outbox = is_ring.then(Outbox::default);
+        if is_ring {
+            service.outbox = Some(Outbox::new(settings.uring.zero_copy));
+            service.gateway.use_ring();
+        }
         service.may_block = MayBlock::ForFiles;
         service.hears_hang_ups = waiting.events.is_edge_triggered();
         if service.sends_block {
@@ -153,6 +159,7 @@ impl EventLoop {
             service,
             connections: Slab::new(),
             generation: 0,
+            links: 0,
             accepting: Accepting::new(listeners, settings, now),
             waiting,
             // With a ring, a new connection waits until something was received.
@@ -234,6 +241,9 @@ impl EventLoop {
         let registered = Registered { conversation, registration, generation, due, awaits_thread };
         let index = self.connections.insert(registered);
         if let Some(registered) = self.connections.get_mut(index) {
+            if let Some(ring) = self.waiting.events.ring() {
+                ring.register(registered.conversation.as_fd());
+            }
             registered.keep_deadline(index, &mut self.waiting.timers);
         }
         if self.agenda.skips_new {

@@ -337,9 +337,7 @@ impl Worker {
 
     /// Closes the sockets to applications' servers that no request uses any more.
     fn close_retired_links(&mut self) {
-        while let Some((socket, _)) = self.service.gateway.take_retired() {
-            drop(socket);
-        }
+        while self.service.gateway.take_retired().is_some() {}
     }
 
     /// Whether the worker may wait for the client's next request in the call that receives it. It may if

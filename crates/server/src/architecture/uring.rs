@@ -11,7 +11,9 @@
 //! - Accept: as many accepts as the limit allows, in one call. They don't wait.
 //! - Work: connections for which something was received have their turns.
 //!
-//! What is not in memory is read by helpers, as in `amped`.
+//! Parts of files that are not in memory are loaded by helpers, as in `amped`, or by the ring. With that, a
+//! disk access that need not wait costs no thread: the lazy asynchronous I/O with which Pariag et al. 2007
+//! wished to compare (section 8). Names are looked up by helpers.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use sys::ring::Ring;
 
 use super::event_loop::EventLoop;
-use crate::config::{Settings, no_ring};
+use crate::config::{Loads, Settings, no_ring};
 use crate::control::Control;
 use crate::helpers::Helpers;
 use crate::listeners::Share;
@@ -32,11 +34,17 @@ use crate::service::Service;
 ///
 /// There is no ring, or no helpers, or the ring stops working.
 pub fn run(service: Service, listeners: Share, settings: &Settings, control: Arc<Control>) -> io::Result<()> {
-    let ring = Ring::new().map_err(|error| io::Error::new(error.kind(), no_ring(&error)))?;
+    let mut ring = Ring::new().map_err(|error| io::Error::new(error.kind(), no_ring(&error)))?;
+    if settings.uring.registered_sockets {
+        ring.register_descriptors()?;
+    }
     // For `sluice memory`: the ring is there before the first client.
     if let Ok(bytes) = memory::own_bytes() {
         service.counters.start_memory_bytes.set(bytes);
     }
-    let helpers = Helpers::start(&settings.amped, service.content.resolvers(), service.counters)?;
+    let mut helpers = Helpers::start(&settings.amped, service.content.resolvers(), service.counters)?;
+    if settings.uring.loads == Loads::Ring {
+        helpers.leave_loads_to_ring();
+    }
     EventLoop::on_ring(service, listeners, settings, control, ring)?.with_helpers(helpers)?.run()
 }

@@ -353,6 +353,9 @@ pub(super) const KEYS: &[Key] = &[
     Key::of("user_threads", "keep_stack", |s| one(&mut s.user_threads.keep_stack, flag())),
     Key::of("user_threads", "accepting", |s| one(&mut s.user_threads.accepting, one_of())),
     Key::of("user_threads", "helpers_send", |s| one(&mut s.user_threads.helpers_send, flag())),
+    Key::of("uring", "loads", |s| one(&mut s.uring.loads, one_of())),
+    Key::of("uring", "zero_copy", |s| one(&mut s.uring.zero_copy, flag())),
+    Key::of("uring", "registered_sockets", |s| one(&mut s.uring.registered_sockets, flag())),
     Key::of("pipeline", "batch", |s| one(&mut s.pipeline.batch, up_to(1024))),
     Key::of("pipeline", "queue", |s| one(&mut s.pipeline.queue, up_to(1 << 20))),
     Key::of("pipeline", "response_target", |s| {

@@ -58,7 +58,7 @@ pub use network::{Network, ToldOrigin, TrustedProxy};
 pub use pattern::{NamePattern, Pattern, Segment};
 pub use settings::{
     AcceptLimit, Accepting, AccessLogSettings, AmpedSettings, Architecture, AreaSend, Coalesce,
-    ConnectionSettings, CopiesBy, ErrorLog, EventSettings, Events, FileSettings, HeaderRule, Limits,
+    ConnectionSettings, CopiesBy, ErrorLog, EventSettings, Events, FileSettings, HeaderRule, Limits, Loads,
     LogFormat, LogLevel, LogTarget, Mapping, Php, PipelineSettings, PlacementSettings, PoolRule, RouteRule,
     Sends, Settings, SiteSettings, SocketFileSettings, Stages, Symlinks, Timeouts, Transport,
     UserThreadSettings, Wake, WhenBehind,

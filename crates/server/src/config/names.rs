@@ -3,8 +3,8 @@
 use super::network::ToldOrigin;
 use super::schematics;
 use super::settings::{
-    Accepting, Architecture, AreaSend, Coalesce, CopiesBy, Events, LogFormat, LogLevel, Mapping, Sends,
-    Stages, Symlinks, Transport, Wake, WhenBehind,
+    Accepting, Architecture, AreaSend, Coalesce, CopiesBy, Events, Loads, LogFormat, LogLevel, Mapping,
+    Sends, Stages, Symlinks, Transport, Wake, WhenBehind,
 };
 
 /// A setting that accepts one of a few names.
@@ -78,6 +78,10 @@ impl Named for Sends {
 
 impl Named for Accepting {
     const NAMES: &[(&'static str, Self)] = &[("scheduler", Self::Scheduler), ("threads", Self::Threads)];
+}
+
+impl Named for Loads {
+    const NAMES: &[(&'static str, Self)] = &[("helpers", Self::Helpers), ("ring", Self::Ring)];
 }
 
 impl Named for Stages {
@@ -202,7 +206,8 @@ const COPIES: &[&str] = &["copies", "copies_by", "placement.cpus", "placement.ma
 /// The keys of the disk helpers.
 const HELPERS: &[&str] = &["amped.helpers", "amped.disk_timeout", "amped.disk_delay"];
 /// The keys of a loop whose events are completions of a ring.
-const RING: &[&str] = &["accept_limit", "event.quantum"];
+const RING: &[&str] =
+    &["accept_limit", "event.quantum", "uring.loads", "uring.zero_copy", "uring.registered_sockets"];
 /// The keys of user-level threads.
 const USER_THREADS: &[&str] = &[
     "user_threads.threads",
@@ -320,6 +325,7 @@ mod tests {
         check::<Sends>();
         check::<Stages>();
         check::<Accepting>();
+        check::<Loads>();
         check::<Symlinks>();
         check::<LogFormat>();
         check::<WhenBehind>();

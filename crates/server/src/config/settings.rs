@@ -75,6 +75,8 @@ pub struct Settings {
     pub amped: AmpedSettings,
     /// User-level threads.
     pub user_threads: UserThreadSettings,
+    /// The ring.
+    pub uring: RingSettings,
     /// The stages of the pipeline.
     pub pipeline: PipelineSettings,
     /// Connections: their number and socket options.
@@ -344,6 +346,26 @@ pub enum Accepting {
     Threads,
 }
 
+/// Settings of the ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RingSettings {
+    /// What brings parts of files into memory.
+    pub loads: Loads,
+    /// Large sends from memory are not copied.
+    pub zero_copy: bool,
+    /// Clients' sockets are registered with the ring, so that the kernel need not look them up each time.
+    pub registered_sockets: bool,
+}
+
+/// What brings parts of files into memory, so that a worker with a ring need not wait for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loads {
+    /// Helper threads, as in AMPED.
+    Helpers,
+    /// The ring.
+    Ring,
+}
+
 /// Settings of the pipeline's stages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PipelineSettings {
@@ -576,6 +598,7 @@ impl Settings {
             event: EventSettings::default(),
             amped: AmpedSettings::default(),
             user_threads: UserThreadSettings::default(),
+            uring: RingSettings::default(),
             pipeline: PipelineSettings::default(),
             connections: ConnectionSettings::default(),
             limits: Limits::default(),
@@ -640,6 +663,12 @@ impl Default for UserThreadSettings {
             helpers_send: false,
             accepting: Accepting::Scheduler,
         }
+    }
+}
+
+impl Default for RingSettings {
+    fn default() -> Self {
+        Self { loads: Loads::Helpers, zero_copy: false, registered_sockets: false }
     }
 }
 

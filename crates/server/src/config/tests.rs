@@ -809,6 +809,11 @@ keep_stack = true
 accepting = "threads"
 helpers_send = true
 
+[uring]
+loads = "ring"
+zero_copy = true
+registered_sockets = true
+
 [amped]
 helpers = 7
 disk_timeout = "9 s"

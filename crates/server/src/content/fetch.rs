@@ -2,6 +2,7 @@
 //! for a moment which windows are in memory.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -43,6 +44,12 @@ impl Fetch {
     pub fn is_needless(file: BorrowedFd<'_>, size: u64, window: u64) -> bool {
         let from = window * WINDOW;
         sys::residency::is_resident(file, from, WINDOW.min(size.saturating_sub(from)))
+    }
+
+    /// The file, and the bytes of the window.
+    pub fn into_range(self) -> (Arc<OwnedFd>, Range<u64>) {
+        let from = self.window * WINDOW;
+        (self.file, from..from + WINDOW)
     }
 
     /// Reads the window, and makes the kernel begin with the next, so that the disk is not idle while

@@ -1,4 +1,7 @@
-//! A connection to one server of a pool, for one request, or for several in succession.
+//! A connection to one server of a pool, for one request, or for several in succession. Its bytes are sent
+//! and received by calls, or by a ring (`by_ring`).
+
+mod by_ring;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,6 +12,7 @@ use fastcgi::{Output, Params, Role, TooLong, WebServer};
 use sys::socket::{self, Slice};
 use sys::tcp_info;
 
+use self::by_ring::ByRing;
 use super::area::Area;
 use super::lent_connection::Lendable;
 use super::spool::Spool;
@@ -56,6 +60,8 @@ pub struct Link {
     waits: bool,
     /// The server has sent something since the request began.
     pub(super) has_heard: bool,
+    /// What a ring does for the connection, if there is a ring.
+    ring: Option<Box<ByRing>>,
 }
 
 /// How far a connection is from taking a request.
@@ -107,7 +113,7 @@ const GATHER: usize = 4;
 const MOST_LENT: usize = 65_528;
 
 impl Link {
-    pub(super) fn new(socket: OwnedFd, server: usize, is_up: bool, keeps: bool) -> Self {
+    pub(super) fn new(socket: OwnedFd, server: usize, is_up: bool, keeps: bool, has_ring: bool) -> Self {
         Self {
             socket,
             registration: Registration::None,
@@ -132,13 +138,15 @@ impl Link {
             is_reused: false,
             waits: false,
             has_heard: false,
+            ring: has_ring.then(Box::default),
         }
     }
 
     /// Records an event.
     pub fn note(&mut self, readable: bool, writable: bool, hung_up: bool) {
-        self.readable |= readable || hung_up;
-        self.writable |= writable || hung_up;
+        // What a ring receives or sends, it finishes by itself.
+        self.readable |= (readable || hung_up) && !self.is_receiving();
+        self.writable |= (writable || hung_up) && !self.is_sending();
         self.hung_up |= hung_up;
     }
 
@@ -218,7 +226,7 @@ impl Link {
         client: Option<Lendable<'_>>,
         share: &mut u64,
     ) -> io::Result<bool> {
-        let mut has_sent = false;
+        let mut has_sent = self.has_gone_by_ring()?;
         while self.writable && *share > 0 {
             if !self.has_unsent() {
                 self.out.clear();
@@ -231,7 +239,7 @@ impl Link {
             while self.out.len() < STDIN && self.lent == 0 && !self.is_said {
                 self.say_more(body)?;
             }
-            if !self.has_unsent() {
+            if !self.has_unsent() || self.posts(share) {
                 break;
             }
             match self.send_once(body, client) {
@@ -242,19 +250,21 @@ impl Link {
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => self.writable = false,
                     io::ErrorKind::Interrupted => {}
-                    // The server may have answered without wanting all of the body, and the answer can
-                    // still be read. An earlier user of the connection may have been told of the end.
-                    io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
-                        self.readable = true;
-                        self.out.clear();
-                        (self.gone, self.lent) = (0, 0);
-                        (self.is_said, self.is_sent) = (true, true);
-                    }
+                    io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => self.says_nothing_more(),
                     _ => return Err(error),
                 },
             }
         }
         Ok(has_sent)
+    }
+
+    /// The server takes no more. It may have answered without wanting all of the body, and the answer can
+    /// still be read. An earlier user of the connection may have been told of the end.
+    fn says_nothing_more(&mut self) {
+        self.readable = !self.is_receiving();
+        self.out.clear();
+        (self.gone, self.lent) = (0, 0);
+        (self.is_said, self.is_sent) = (true, true);
     }
 
     /// Sends records, the body bytes in `lent`, and the records after them if the body is in memory.
@@ -333,11 +343,15 @@ impl Link {
     }
 
     fn has_unsent(&self) -> bool {
-        self.gone < self.out.len() || self.lent > 0
+        self.gone < self.out.len() || self.lent > 0 || self.is_sending()
     }
 
     /// Receives what the server sends, as the quantum (`share`) allows. `None`: nothing now.
     pub(super) fn receive(&mut self, room: &mut [u8], share: &mut u64) -> io::Result<Option<usize>> {
+        if let Some(count) = self.take_received(room) {
+            charge(share, count);
+            return Ok(Some(count));
+        }
         match socket::recv_without(&self.socket, room) {
             Ok((n, has_descriptors)) => {
                 charge(share, n);
@@ -437,9 +451,21 @@ impl Link {
     }
 
     /// The socket, and the memory that was shared over it.
-    pub(super) fn into_parts(self) -> ((OwnedFd, Registration), Option<Box<Area>>) {
-        ((self.socket, self.registration), self.area)
+    pub(super) fn into_parts(self) -> (Retired, Option<Box<Area>>) {
+        let cancels = (self.is_receiving() || self.is_sending()).then_some(self.watched_as);
+        (Retired { socket: self.socket, registration: self.registration, cancels }, self.area)
     }
+}
+
+/// A socket that is no longer used.
+#[derive(Debug)]
+pub struct Retired {
+    /// The socket.
+    pub socket: OwnedFd,
+    /// What it is registered for with its watcher.
+    pub registration: Registration,
+    /// The name of what a ring still receives or sends.
+    pub cancels: Option<u64>,
 }
 
 /// Charges the quantum (`share`) for a call: the bytes moved, but at least `LEAST_COST`.

@@ -42,7 +42,7 @@ mod send_files;
 mod spool;
 
 use std::borrow::Cow;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
 use http1::{Limits, Sheet, Stamp, Tick};
@@ -53,7 +53,7 @@ pub use self::course::Spent;
 pub use self::failure::Failure;
 use self::kept::Kept;
 pub use self::lent_connection::Lendable;
-pub use self::link::Link;
+pub use self::link::{Link, Retired};
 use self::pool::Pool;
 pub use self::queues::{Lines, PoolHandle, Queues};
 pub use self::relay::{Afterwards, Relay};
@@ -61,7 +61,6 @@ use crate::common::Common;
 use crate::config::{PoolRule, Settings};
 use crate::content::{Pin, SiteNumber};
 use crate::error_log::Limited;
-use crate::registration::Registration;
 
 /// How often to check whether a waiting request may go without a wake-up, because a slot became free with
 /// time.
@@ -88,7 +87,9 @@ pub struct Gateway {
     kept: Kept,
     resting: Vec<(usize, Link)>,
     /// Sockets that are no longer used. Their watcher closes them.
-    retired: Vec<(OwnedFd, Registration)>,
+    retired: Vec<Retired>,
+    /// A ring moves the bytes of connections to servers.
+    has_ring: bool,
     /// How many requests wait in queues, when to check next whether they may go without a wake-up, and
     /// whether some may go.
     waiting: usize,
@@ -141,6 +142,7 @@ impl Gateway {
             pool_handle,
             common,
             retired: Vec::new(),
+            has_ring: false,
             waiting: 0,
             look_at: Tick(0),
             some_may_go: false,
@@ -161,11 +163,16 @@ impl Gateway {
         !(self.retired.is_empty() && self.resting.is_empty() && self.kept.is_empty()) || self.waiting > 0
     }
 
-    /// Takes a socket that is to be closed, and what it is registered for.
-    pub fn take_retired(&mut self) -> Option<(OwnedFd, Registration)> {
-        let (socket, registration) = self.retired.pop()?;
-        self.leave(&socket);
-        Some((socket, registration))
+    /// From now on a ring moves the bytes of connections to servers.
+    pub fn use_ring(&mut self) {
+        self.has_ring = true;
+    }
+
+    /// Takes a socket that is to be closed.
+    pub fn take_retired(&mut self) -> Option<Retired> {
+        let retired = self.retired.pop()?;
+        self.leave(&retired.socket);
+        Some(retired)
     }
 
     /// Takes a connection that is not to be watched any more. Then call [`keep`](Self::keep) with it.
@@ -283,8 +290,8 @@ impl Gateway {
     }
 
     fn retire(&mut self, link: Link) {
-        let (socket, area) = link.into_parts();
-        self.retired.push(socket);
+        let (retired, area) = link.into_parts();
+        self.retired.push(retired);
         if let Some(area) = area {
             self.close_area(&area);
         }

@@ -1,6 +1,6 @@
-//! What is being sent: the kernel reads the bytes until the operation has completed. So they are moved in
-//! here, and come back with the completion, whatever becomes of the connection meanwhile. Bytes that
-//! others read as well are shared, and never change.
+//! What is being sent: the kernel reads the bytes until the operation has completed, and without a copy for
+//! longer. So they are moved in here, and come back with the last completion, whatever becomes of the
+//! connection meanwhile. Bytes that others read as well are shared, and never change.
 
 use std::mem;
 use std::ops::Range;
@@ -11,6 +11,7 @@ use io_uring::opcode;
 use io_uring::squeue::Entry;
 use io_uring::types::Fd;
 
+use super::How;
 #[cfg(feature = "quarantine")]
 use super::quarantine::Region;
 
@@ -40,6 +41,8 @@ struct Sending {
     bytes: Vec<u8>,
     /// Follows the bytes.
     shared: Option<(Shared, Box<Message>)>,
+    /// All is sent, but the kernel still reads it.
+    is_sent: bool,
     #[cfg(feature = "quarantine")]
     _region: Region,
 }
@@ -52,13 +55,15 @@ struct Message {
 
 impl Sends {
     /// Takes bytes in, and others that follow them. Returns the number of their place, and the operation
-    /// that sends them with these flags of send(2).
+    /// that sends them.
     pub(super) fn insert(
         &mut self,
         token: u64,
         (bytes, shared): (Vec<u8>, Option<Shared>),
-        (socket, flags): (RawFd, libc::c_int),
+        (socket, How { more_follows, zero_copy }): (RawFd, How),
     ) -> (u32, Entry) {
+        let more = if more_follows { libc::MSG_MORE } else { 0 };
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL | more;
         #[cfg(not(feature = "quarantine"))]
         let start = bytes.as_ptr();
         #[cfg(feature = "quarantine")]
@@ -68,20 +73,30 @@ impl Sends {
             token,
             bytes,
             shared,
+            is_sent: false,
             #[cfg(feature = "quarantine")]
             _region: region,
         };
         let entry = match &mut sending.shared {
             None => {
-                let send = opcode::Send::new(Fd(socket), start, sending.bytes.len() as u32);
-                send.flags(flags).build()
+                let length = sending.bytes.len() as u32;
+                if zero_copy {
+                    opcode::SendZc::new(Fd(socket), start, length).flags(flags).build()
+                } else {
+                    opcode::Send::new(Fd(socket), start, length).flags(flags).build()
+                }
             }
             Some(((memory, range), message)) => {
                 let behind = &memory[range.clone()];
                 message.runs = [(start, sending.bytes.len()), (behind.as_ptr(), behind.len())]
                     .map(|(run, length)| libc::iovec { iov_base: run.cast_mut().cast(), iov_len: length });
                 (message.header.msg_iov, message.header.msg_iovlen) = (message.runs.as_mut_ptr(), 2);
-                opcode::SendMsg::new(Fd(socket), &raw const message.header).flags(flags as u32).build()
+                let (header, flags) = (&raw const message.header, flags as u32);
+                if zero_copy {
+                    opcode::SendMsgZc::new(Fd(socket), header).flags(flags).build()
+                } else {
+                    opcode::SendMsg::new(Fd(socket), header).flags(flags).build()
+                }
             }
         };
         let place = Place::Taken(sending);
@@ -95,26 +110,35 @@ impl Sends {
         (number, entry)
     }
 
-    /// Gives the bytes back: the operation has completed. Also returns its name, and how many bytes it was
-    /// to send. `None`: there was none.
-    pub(super) fn remove(&mut self, number: u32) -> Option<(u64, Vec<u8>, usize)> {
+    /// The bytes are sent, as far as they will be. Returns the operation's name, and how many bytes it was to
+    /// send. `None`: there was none.
+    pub(super) fn are_sent(&mut self, number: u32) -> Option<(u64, usize)> {
+        match self.places.get_mut(number as usize)? {
+            Place::Free => None,
+            Place::Taken(sending) => {
+                sending.is_sent = true;
+                let shared = sending.shared.as_ref().map_or(0, |((_, range), _)| range.len());
+                Some((sending.token, sending.bytes.len() + shared))
+            }
+        }
+    }
+
+    /// Gives the bytes back, with the operation's name: the kernel reads them no more. `None`: there was no
+    /// operation.
+    pub(super) fn remove(&mut self, number: u32) -> Option<(u64, Vec<u8>)> {
         match mem::replace(self.places.get_mut(number as usize)?, Place::Free) {
             Place::Free => None,
             Place::Taken(Sending { token, bytes, shared, .. }) => {
                 self.free.push(number);
-                let mut length = bytes.len();
-                if let Some(((_, range), message)) = shared {
-                    length += range.len();
-                    self.messages.push(message);
-                }
-                Some((token, bytes, length))
+                self.messages.extend(shared.map(|(_, message)| message));
+                Some((token, bytes))
             }
         }
     }
 
     /// The place of what is sent under this name.
     pub(super) fn find(&self, of: u64) -> Option<u32> {
-        let is_it = |place: &Place| matches!(place, Place::Taken(sending) if sending.token == of);
+        let is_it = |place: &Place| matches!(place, Place::Taken(it) if it.token == of && !it.is_sent);
         self.places.iter().position(is_it).map(|number| number as u32)
     }
 }
@@ -135,17 +159,19 @@ mod tests {
     fn bytes_come_back_once_and_places_are_used_again() {
         let mut sends = Sends::default();
         let insert = |sends: &mut Sends, token, bytes: &[u8], shared| {
-            sends.insert(token, (bytes.to_vec(), shared), (0, 0)).0
+            sends.insert(token, (bytes.to_vec(), shared), (0, How::default())).0
         };
         let first = insert(&mut sends, 7, b"one", None);
         let memory: Arc<[u8]> = Arc::from(&b"shared"[..]);
         let second = insert(&mut sends, 8, b"second", Some((Arc::clone(&memory), 2..5)));
         assert_eq!((sends.find(7), sends.find(8), sends.find(9)), (Some(first), Some(second), None));
-        assert_eq!(sends.remove(first), Some((7, b"one".to_vec(), 3)));
-        assert!(sends.remove(first).is_none() && sends.remove(99).is_none());
+        assert_eq!((sends.are_sent(first), sends.are_sent(second)), (Some((7, 3)), Some((8, 9))));
+        assert_eq!((sends.find(7), sends.find(8)), (None, None));
+        assert_eq!(sends.remove(first), Some((7, b"one".to_vec())));
+        assert!(sends.remove(first).is_none() && sends.remove(99).is_none() && sends.are_sent(99).is_none());
         assert_eq!(insert(&mut sends, 9, b"third", None), first);
         assert_eq!(sends.find(7), None);
-        assert_eq!((sends.remove(second), sends.messages.len()), (Some((8, b"second".to_vec(), 9)), 1));
+        assert_eq!((sends.remove(second), sends.messages.len()), (Some((8, b"second".to_vec())), 1));
         assert_eq!(Arc::strong_count(&memory), 1);
     }
 }

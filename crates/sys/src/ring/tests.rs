@@ -25,7 +25,7 @@ fn received(ring: &mut Ring, of: u64) -> io::Result<Vec<u8>> {
             assert_eq!(token, of);
             result.map(|bytes| bytes.to_vec())
         }
-        Completion::Sent { token, .. } => panic!("{token} was sent"),
+        other => panic!("{} has completed", other.name()),
     })
 }
 
@@ -36,9 +36,11 @@ fn sent(ring: &mut Ring, of: u64) -> (io::Result<usize>, Vec<u8>) {
             assert_eq!(token, of);
             (result, bytes)
         }
-        Completion::Received { token, .. } => panic!("{token} was received"),
+        other => panic!("{} has completed", other.name()),
     })
 }
+
+const MORE: How = How { more_follows: true, zero_copy: false };
 
 fn pair() -> (UnixStream, UnixStream) {
     UnixStream::pair().unwrap()
@@ -98,7 +100,7 @@ fn sends_all_however_slowly_it_is_read() {
     let (near, mut far) = pair();
     near.set_nonblocking(true).unwrap();
     let bytes: Vec<u8> = (0..2_000_000_u32).map(|at| at as u8).collect();
-    ring.send(near.as_fd(), 3, (bytes.clone(), None), false);
+    ring.send(near.as_fd(), 3, (bytes.clone(), None), How::default());
     ring.wait(&mut Events::default(), Some(1)).unwrap();
     assert!(ring.next_completion().is_none(), "the socket is full");
     let mut seen = vec![0; bytes.len()];
@@ -119,7 +121,7 @@ fn shared_bytes_follow_and_stay_until_they_are_sent() {
     let memory: std::sync::Arc<[u8]> = (0..2_000_000_u32).map(|at| at as u8).collect();
     let expected = [&b"head"[..], &memory[1..]].concat();
     let length = memory.len();
-    ring.send(near.as_fd(), 3, (b"head".to_vec(), Some((memory, 1..length))), false);
+    ring.send(near.as_fd(), 3, (b"head".to_vec(), Some((memory, 1..length))), How::default());
     ring.wait(&mut Events::default(), Some(1)).unwrap();
     let reader = std::thread::spawn(move || {
         let mut seen = vec![0; length + 3];
@@ -136,7 +138,7 @@ fn a_send_to_nobody_fails_and_gives_its_bytes_back() {
     let mut ring = Ring::new().unwrap();
     let (near, far) = pair();
     drop(far);
-    ring.send(near.as_fd(), 3, (b"lost".to_vec(), None), true);
+    ring.send(near.as_fd(), 3, (b"lost".to_vec(), None), MORE);
     let (result, back) = sent(&mut ring, 3);
     assert_eq!(result.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     assert_eq!(back, b"lost");
@@ -147,7 +149,7 @@ fn what_is_cancelled_completes_and_a_closed_socket_is_closed() {
     let mut ring = Ring::new().unwrap();
     let (near, mut far) = pair();
     ring.receive(near.as_fd(), 5, 9, false);
-    ring.send(near.as_fd(), 5, (vec![1; 2_000_000], None), false);
+    ring.send(near.as_fd(), 5, (vec![1; 2_000_000], None), How::default());
     ring.wait(&mut Events::default(), Some(1)).unwrap();
     assert_eq!(ring.in_flight(), 2);
     ring.cancel(5);
@@ -303,7 +305,7 @@ fn a_ring_that_is_dropped_leaves_nothing_to_the_kernel() {
         let mut ring = Ring::new().unwrap();
         let pairs: Vec<_> = (0..10).map(|_| pair()).collect();
         for (token, (near, _)) in pairs.iter().enumerate() {
-            ring.send(near.as_fd(), token as u64, (vec![1; 1_000_000], None), false);
+            ring.send(near.as_fd(), token as u64, (vec![1; 1_000_000], None), How::default());
             ring.receive(near.as_fd(), token as u64, 9, true);
             ring.add(near, token as u64, Interest::BOTH).unwrap();
         }
@@ -316,4 +318,76 @@ fn a_ring_that_is_dropped_leaves_nothing_to_the_kernel() {
             assert!(all.len() < 1_000_000 && all.iter().all(|byte| *byte == 1));
         }
     }
+}
+
+#[test]
+fn what_is_sent_without_a_copy_comes_back_when_the_network_has_no_more_use_for_it() {
+    let mut ring = Ring::new().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (near, _) = listener.accept().unwrap();
+    let bytes: Vec<u8> = (0..20_000_u32).map(|at| at as u8).collect();
+    let memory: Arc<[u8]> = Arc::from(&bytes[..]);
+    let how = How { more_follows: false, zero_copy: true };
+    for shared in [None, Some((Arc::clone(&memory), 0..memory.len()))] {
+        let length = bytes.len() * (1 + usize::from(shared.is_some()));
+        ring.send(near.as_fd(), 3, (bytes.clone(), shared), how);
+        let (result, held) = sent(&mut ring, 3);
+        assert_eq!((result.unwrap(), held), (length, Vec::new()));
+        // It can't be cancelled any more, and the next send has the same name.
+        assert_eq!(ring.sends.find(3), None);
+        let mut seen = vec![0; length];
+        far.read_exact(&mut seen).unwrap();
+        assert!(seen == bytes.repeat(length / bytes.len()));
+        let back = next(&mut ring, |completion| match completion {
+            Completion::Released { token: 3, bytes } => bytes,
+            other => panic!("{} has completed", other.name()),
+        });
+        assert!(back == bytes);
+        assert_eq!(
+            (ring.in_flight(), Arc::strong_count(&memory)),
+            (0, 1 + usize::from(length == bytes.len()))
+        );
+    }
+}
+
+#[test]
+fn registered_sockets_are_named_by_their_places_until_they_are_closed() {
+    let mut ring = Ring::new().unwrap();
+    ring.register_descriptors().unwrap();
+    for round in 0..3 {
+        let (near, mut far) = pair();
+        let near = OwnedFd::from(near);
+        ring.register(near.as_fd());
+        far.write_all(b"request").unwrap();
+        ring.receive(near.as_fd(), round, usize::MAX, false);
+        assert_eq!(received(&mut ring, round).unwrap(), b"request");
+        ring.send(near.as_fd(), round, (b"reply".to_vec(), None), How::default());
+        assert_eq!(sent(&mut ring, round).0.unwrap(), 5);
+        ring.close(near);
+        ring.wait(&mut Events::default(), Some(0)).unwrap();
+        // The end shows that the kernel's table has the socket no more.
+        let mut seen = Vec::new();
+        far.read_to_end(&mut seen).unwrap();
+        assert_eq!(seen, b"reply");
+    }
+    assert_eq!((ring.counts().registrations, ring.in_flight()), (6, 0));
+}
+
+#[test]
+fn loads_files_into_memory() {
+    let mut ring = Ring::new().unwrap();
+    let path = std::env::temp_dir().join(format!("sluicegate-load-{}", std::process::id()));
+    std::fs::write(&path, vec![7; 300_000]).unwrap();
+    let file = Arc::new(OwnedFd::from(std::fs::File::open(&path).unwrap()));
+    std::fs::remove_file(&path).unwrap();
+    let second = 1 << 18;
+    for (token, range) in [(1, 0..second), (2, second..2 * second), (3, 2 * second..3 * second)] {
+        ring.load(Arc::clone(&file), token, range.clone());
+        next(&mut ring, |completion| {
+            assert!(matches!(completion, Completion::Loaded { token: t } if t == token));
+        });
+        assert!(crate::residency::is_resident(&*file, range.start, second));
+    }
+    assert_eq!((ring.in_flight(), ring.counts().reads, Arc::strong_count(&file)), (0, 3, 1));
 }

@@ -28,22 +28,37 @@ pub(in crate::architecture) enum Kind {
 const KINDS: [Kind; 6] =
     [Kind::Client, Kind::Listener, Kind::Supervisor, Kind::Helpers, Kind::Application, Kind::Wakeup];
 
+const KIND_AT: u32 = 48;
+const KIND_BITS: u32 = 3;
+/// How many descriptors that have the same token in succession are told apart. A ring's names have 56 bits.
+const SUCCESSIONS: u64 = 1 << (56 - KIND_AT - KIND_BITS);
+
 impl Token {
     /// For kinds that have only one descriptor.
     pub(in crate::architecture) const fn of(kind: Kind) -> Self {
         Self { kind, generation: 0, index: 0 }
     }
 
-    /// For the kernel: 16 bits each for kind and generation, then 32 for the index.
+    /// For the kernel: 3 bits for the kind, 16 for the generation, then 32 for the index.
     #[inline]
     pub(in crate::architecture) const fn number(self) -> u64 {
-        (self.kind as u64) << 48 | (self.generation as u64) << 32 | self.index as u64
+        (self.kind as u64) << KIND_AT | (self.generation as u64) << 32 | self.index as u64
+    }
+
+    /// For the kernel, where several descriptors have the same token one after another. `succession`, modulo
+    /// 32, tells them apart.
+    #[inline]
+    pub(in crate::architecture) const fn number_in(self, succession: u8) -> u64 {
+        self.number() | (succession as u64 % SUCCESSIONS) << (KIND_AT + KIND_BITS)
     }
 
     /// From the kernel. `None`: the kernel was never given this number.
     #[inline]
     pub(in crate::architecture) fn from_number(number: u64) -> Option<Self> {
-        let kind = *KINDS.get((number >> 48) as usize)?;
+        if number >> (KIND_AT + KIND_BITS) >= SUCCESSIONS {
+            return None;
+        }
+        let kind = *KINDS.get((number >> KIND_AT) as usize % (1 << KIND_BITS))?;
         Some(Self { kind, generation: (number >> 32) as u16, index: number as u32 })
     }
 }
@@ -60,9 +75,12 @@ mod tests {
             kind in prop::sample::select(&KINDS[..]),
             generation in any::<u16>(),
             index in any::<u32>(),
+            succession in any::<u8>(),
         ) {
             let token = Token { kind, generation, index };
             prop_assert_eq!(Token::from_number(token.number()), Some(token));
+            prop_assert_eq!(Token::from_number(token.number_in(succession)), Some(token));
+            prop_assert!(token.number_in(succession) < 1 << 56);
         }
     }
 

@@ -9,6 +9,7 @@ use sys::event::Ready;
 use super::EventLoop;
 use super::registered::Registered;
 use crate::architecture::common::token::{Kind, Token};
+use crate::gateway::Retired;
 use crate::registration::Registration;
 
 impl EventLoop {
@@ -18,6 +19,9 @@ impl EventLoop {
         let Some(registered) = self.connections.get_mut(index) else { return true };
         let token = Token { kind: Kind::Application, generation: registered.generation, index }.number();
         registered.conversation.name_queued(&self.service, token);
+        if self.service.outbox.is_some() {
+            return self.watch_link_by_ring(index);
+        }
         let Some((link, waits)) = registered.conversation.link() else { return true };
         if link.watched_as != token {
             // It may be watched for the connection that used it before.
@@ -63,6 +67,9 @@ impl EventLoop {
     pub(super) fn heed_link(&mut self, token: Token, event: Ready) {
         let Some(registered) = Registered::named(&mut self.connections, token) else { return };
         let Some((link, _)) = registered.conversation.link() else { return };
+        if link.watched_as != event.token {
+            return;
+        }
         link.note(event.readable, event.writable, event.hang_up || event.error);
         self.agenda.add(token.index, registered);
     }
@@ -95,8 +102,13 @@ impl EventLoop {
             link.registration = Registration::None;
             self.service.gateway.keep((pool, link), self.service.clock.tick);
         }
-        while let Some((socket, registration)) = self.service.gateway.take_retired() {
+        while let Some(Retired { socket, registration, cancels }) = self.service.gateway.take_retired() {
             self.waiting.events.forget_closing(socket.as_fd(), registration);
+            if let Some(ring) = self.waiting.events.ring() {
+                // Closed behind its operations.
+                cancels.inspect(|&name| ring.cancel(name));
+                ring.close(socket);
+            }
         }
     }
 }

@@ -8,12 +8,15 @@
 //!    calls.
 //! 3. The next get-events phase hands all operations to the kernel, in one call.
 //!
+//! What applications' servers send and receive goes the same way
+//! ([`gateway::Link`](crate::gateway::Link)).
+//!
 //! A connection that ends leaves its operations to the ring, which cancels them. They are named by the
 //! connection's token, so that what completes late reaches no other connection.
 
 use std::os::fd::AsFd as _;
 
-use sys::ring::Completion;
+use sys::ring::{Completion, How};
 use sys::socket;
 
 use super::EventLoop;
@@ -27,40 +30,70 @@ impl EventLoop {
     /// Takes what the ring has received, and gives back what it has sent.
     #[inline]
     pub(super) fn heed_ring(&mut self) {
-        let Self { waiting, connections, service, agenda, .. } = self;
+        let Self { waiting, connections, service, agenda, postponed, .. } = self;
         let Some(ring) = waiting.events.ring() else { return };
         service.counters.ring(ring.counts(), ring.in_flight());
         while let Some(completion) = ring.next_completion() {
-            match completion {
-                Completion::Received { token, result } => {
-                    let Some(token) = Token::from_number(token) else { continue };
-                    let Some(registered) = Registered::named(connections, token) else { continue };
-                    registered.conversation.has_received(service, result);
-                    agenda.add(token.index, registered);
-                }
-                Completion::Sent { token, result, bytes } => {
-                    service.buffers.give(bytes);
-                    let Some(token) = Token::from_number(token) else { continue };
-                    let Some(registered) = Registered::named(connections, token) else { continue };
-                    if registered.conversation.has_sent(service, result) {
-                        agenda.add(token.index, registered);
-                    }
-                }
+            let name = completion.name();
+            let Some(token) = Token::from_number(name) else { continue };
+            if token.kind == Kind::Helpers {
+                postponed.loaded.push(token.index);
+                continue;
             }
+            let Some(registered) = Registered::named(connections, token) else {
+                if let Completion::Sent { bytes, .. } | Completion::Released { bytes, .. } = completion {
+                    service.buffers.give(bytes);
+                }
+                continue;
+            };
+            let goes_on = if token.kind == Kind::Application {
+                // The client's request may have another connection to a server by now.
+                let link = registered.conversation.link().map(|(link, _)| link);
+                match (link.filter(|link| link.watched_as == name), completion) {
+                    (Some(link), Completion::Received { result, .. }) => {
+                        link.has_received(result);
+                        true
+                    }
+                    (Some(link), Completion::Sent { result, bytes, .. }) => link.has_sent(result, bytes),
+                    _ => false,
+                }
+            } else {
+                match completion {
+                    Completion::Received { result, .. } => {
+                        registered.conversation.has_received(service, result);
+                        true
+                    }
+                    Completion::Sent { result, bytes, .. } => {
+                        service.buffers.give(bytes);
+                        registered.conversation.has_sent(service, result)
+                    }
+                    Completion::Released { bytes, .. } => {
+                        service.buffers.give(bytes);
+                        false
+                    }
+                    Completion::Loaded { .. } => false,
+                }
+            };
+            if goes_on {
+                agenda.add(token.index, registered);
+            }
+        }
+        if !self.postponed.loaded.is_empty() {
+            self.heed_loads();
         }
     }
 
     /// Hands what the connection's turn has put into the outbox to the ring.
     #[inline]
     pub(super) fn hand_to_ring(&mut self, index: u32) {
-        let Some(Post { bytes, more_follows }) = self.service.outbox.as_mut().and_then(Outbox::take) else {
+        let Some(Post { bytes, how }) = self.service.outbox.as_mut().and_then(Outbox::take) else {
             return;
         };
         let (Some(ring), Some(registered)) = (self.waiting.events.ring(), self.connections.get_mut(index))
         else {
             return;
         };
-        ring.send(registered.conversation.as_fd(), registered.token(index), bytes, more_follows);
+        ring.send(registered.conversation.as_fd(), registered.token(index), bytes, how);
     }
 
     /// Has the ring receive for the connection if it waits for input, and watches its socket if it waits
@@ -89,6 +122,46 @@ impl EventLoop {
             }
         }
         registered.keep_deadline(index, &mut waiting.timers);
+    }
+
+    /// Hands what the connection's request sends to an application's server to the ring, and has the ring
+    /// receive. Watches the server's socket if only that can tell how the request goes on. Returns whether
+    /// that is possible.
+    pub(super) fn watch_link_by_ring(&mut self, index: u32) -> bool {
+        let Self { waiting, connections, links, complaints, service, .. } = self;
+        let (Some(ring), Some(registered)) = (waiting.events.ring(), connections.get_mut(index)) else {
+            return true;
+        };
+        let token = Token { kind: Kind::Application, generation: registered.generation, index };
+        let Some((link, (wants_input, wants_room))) = registered.conversation.link() else { return true };
+        if Token::from_number(link.watched_as) != Some(token) {
+            // It is new, or was another client's.
+            if link.registration != Registration::None {
+                // It is watched, so it can be removed.
+                let _ = ring.remove(&*link);
+            }
+            *links = links.wrapping_add(1);
+            (link.registration, link.watched_as) = (Registration::None, token.number_in(*links));
+        }
+        let name = link.watched_as;
+        if let Some(records) = link.take_posted() {
+            ring.send(link.as_fd(), name, (records, None), How::default());
+        }
+        if link.begins_to_receive(wants_input) {
+            // Its answer takes a while.
+            ring.receive(link.as_fd(), name, usize::MAX, true);
+        }
+        if link.awaits_events(wants_room) && link.registration == Registration::None {
+            match ring.add(&*link, name, sys::event::Interest::WRITABLE) {
+                Ok(()) => link.registration = Registration::BesidesInput,
+                Err(error) => {
+                    let message = format!("cannot wait for an application: {error}");
+                    complaints.warn(service.clock.ms, &message);
+                    return false;
+                }
+            }
+        }
+        true
     }
 
     /// Ends a connection that has left its slot. The socket is closed behind its operations.

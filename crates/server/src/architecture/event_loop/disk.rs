@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use http1::Tick;
 
 use super::{EventLoop, HELPERS};
+use crate::architecture::common::token::{Kind, Token};
 use crate::content::{Admitted, Lookup, MayBlock};
 use crate::handed_send::Sent;
 use crate::helpers::{Done, Finished, Helpers, Job, Waiter};
@@ -36,7 +37,9 @@ impl EventLoop {
         match (&mut self.postponed.helpers, job) {
             (Some(helpers), job) => {
                 let is_hopeful = helpers.submit(waiter, job, self.service.clock.ms);
-                if !is_hopeful {
+                if is_hopeful {
+                    self.begin_loads();
+                } else {
                     self.disk_has_failed(waiter);
                 }
             }
@@ -52,6 +55,33 @@ impl EventLoop {
         let Some(helpers) = &mut self.postponed.helpers else { return };
         for waiter in helpers.look_after(self.service.clock.ms) {
             self.disk_has_failed(waiter);
+        }
+        self.begin_loads();
+    }
+
+    /// Takes in which windows of files the ring has loaded.
+    pub(super) fn heed_loads(&mut self) {
+        let Some(mut helpers) = self.postponed.helpers.take() else { return };
+        let now_ms = self.service.clock.ms;
+        while let Some(number) = self.postponed.loaded.pop() {
+            if let Some(name) = helpers.has_loaded(number) {
+                self.wake_waiters(&helpers.release(&name, now_ms), None);
+            }
+        }
+        self.accept_as_the_disk_allows(helpers.is_behind());
+        self.postponed.helpers = Some(helpers);
+        self.begin_loads();
+    }
+
+    /// Has the ring load windows of files, if that is its work.
+    fn begin_loads(&mut self) {
+        let (Some(helpers), Some(ring)) = (&mut self.postponed.helpers, self.waiting.events.ring()) else {
+            return;
+        };
+        while let Some((number, fetch)) = helpers.next_load(self.service.clock.ms) {
+            let (file, range) = fetch.into_range();
+            let token = Token { kind: Kind::Helpers, generation: 0, index: number };
+            ring.load(file, token.number(), range);
         }
     }
 

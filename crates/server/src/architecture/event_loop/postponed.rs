@@ -8,6 +8,8 @@ use crate::helpers::Helpers;
 pub(super) struct Postponed {
     /// Threads that wait for the disk instead of the loop.
     pub(super) helpers: Option<Helpers>,
+    /// The numbers of windows of files that a ring has loaded.
+    pub(super) loaded: Vec<u32>,
     /// Listings to be made, if there are no helpers.
     pub(super) listings: Listings,
 }

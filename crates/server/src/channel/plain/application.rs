@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::AsFd as _;
 
+use sys::ring::How;
 use sys::socket::{self, Slice};
 
 use super::Plain;
@@ -126,11 +127,12 @@ impl Plain {
             let mut runs = Passages::new();
             let Some(passage) = self.conversation.next_passage(&mut runs) else { break };
             if let Some(outbox) = &mut service.outbox {
+                let how = How { more_follows: false, zero_copy: !self.is_local };
                 let posted = match passage {
                     Passage::Bytes(bytes) => {
-                        post(outbox, &mut service.buffers, &[Slice::new(bytes)], || None, false)
+                        post(outbox, &mut service.buffers, &[Slice::new(bytes)], || None, how)
                     }
-                    Passage::Runs => post(outbox, &mut service.buffers, &runs, || None, false),
+                    Passage::Runs => post(outbox, &mut service.buffers, &runs, || None, how),
                     Passage::BytesBeforePages(_) | Passage::Pages(..) => None,
                 };
                 if let Some(posted) = posted {

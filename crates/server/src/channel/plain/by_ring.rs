@@ -6,7 +6,7 @@
 use std::io;
 
 use http1::{Tick, TimerKind};
-use sys::ring::{Received, Shared};
+use sys::ring::{How, Received, Shared};
 use sys::socket::Slice;
 
 use super::Plain;
@@ -27,14 +27,14 @@ pub(super) struct ByRing {
 }
 
 /// Puts runs of memory into the outbox, and returns how many bytes they have. `shared` returns the last run
-/// as memory that can be shared. `None`: they are sent by a call.
+/// as memory that can be shared, and `how` what is possible. `None`: they are sent by a call.
 #[inline]
 pub(super) fn post(
     outbox: &mut Outbox,
     buffers: &mut Buffers,
     runs: &[Slice<'_>],
     shared: impl FnOnce() -> Option<Shared>,
-    more_follows: bool,
+    how: How,
 ) -> Option<u64> {
     let bytes: usize = runs.iter().map(Slice::len).sum();
     if !(1..=Outbox::MOST).contains(&bytes) {
@@ -44,7 +44,7 @@ pub(super) fn post(
     let shared = if last.len() >= Outbox::WORTH_SHARING { shared() } else { None };
     let shared = shared.filter(|(_, range)| range.len() == last.len());
     let copied = if shared.is_some() { others } else { runs };
-    outbox.put(buffers.take(), (copied, shared), more_follows);
+    outbox.put(buffers.take(), (copied, shared), how);
     Some(bytes as u64)
 }
 

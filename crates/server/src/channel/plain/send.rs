@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 
 use sys::event::Interest;
+use sys::ring::How;
 use sys::{poll, socket};
 
 use super::Plain;
@@ -97,7 +98,7 @@ impl Plain {
                 &mut service.buffers,
                 &runs,
                 || self.conversation.shared_end(&service.content),
-                follows == Follows::End,
+                How { more_follows: follows == Follows::End, zero_copy: !self.is_local },
             )
         {
             drop(runs);

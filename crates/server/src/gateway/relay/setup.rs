@@ -48,7 +48,7 @@ impl Relay {
                 let asks = pool.asks(server, now) && !self.is_by_stream;
                 let keeps = pool.keeps(server, asks);
                 gateway.own(&socket);
-                let mut link = Link::new(socket, server, is_up, keeps);
+                let mut link = Link::new(socket, server, is_up, keeps, gateway.has_ring);
                 if asks {
                     link.negotiate();
                 }

@@ -12,6 +12,8 @@ use harness::variant::Variant;
 use harness::{Random, eventually, sleep_ms};
 
 const URING: Variant = Variant { name: "uring", options: &["--architecture=uring", "--workers=1"] };
+/// Everything that is off by default.
+const OPTIONS: Variant = Variant { name: "uring_options", options: URING.options };
 const GET: &str = "GET /hello.txt HTTP/1.1\r\nHost: a\r\n\r\n";
 /// Goes through the ring, and is more than a socket with little room takes.
 const TWELVE: usize = 12 << 10;
@@ -66,8 +68,17 @@ fn visit(server: &Server, random: &mut Random) {
 
 #[test]
 fn nothing_is_left_over_when_random_clients_have_gone() {
+    random_clients_leave_nothing(&URING);
+}
+
+#[test]
+fn nothing_is_left_over_with_all_options() {
+    random_clients_leave_nothing(&OPTIONS);
+}
+
+fn random_clients_leave_nothing(variant: &Variant) {
     let seconds = std::env::var("RING_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
-    let server = Server::start(&URING);
+    let server = Server::start(variant);
     server.warm_up();
     assert_eq!(server.get("/large.bin").body.len(), LARGE);
     eventually("the first clients have gone", || {
@@ -143,6 +154,25 @@ fn a_slow_client_gets_everything() {
     }
     drop(client);
     assert_eq!(server.get("/hello.txt").text(), HELLO);
+}
+
+/// What is not copied is released when the client has it, and other requests go on meanwhile.
+#[test]
+fn replies_that_are_not_copied_come_whole() {
+    let setup = Setup::new(&OPTIONS).file("twelve.bin", vec![7; TWELVE]);
+    let server = setup.start();
+    let mut client = server.connect();
+    for _ in 0..50 {
+        assert_eq!(client.get("/twelve.bin").body, vec![7; TWELVE]);
+        assert_eq!(client.get("/hello.txt").text(), HELLO);
+        assert_eq!(client.get("/large.bin").body.len(), LARGE);
+    }
+    drop(client);
+    assert!(server.count("ring_operations/register") > 0);
+    eventually("all is released", || {
+        assert_eq!(server.get("/hello.txt").text(), HELLO);
+        server.count("connections_opened") == server.count("connections_closed")
+    });
 }
 
 /// Less than one call for a request, when clients come together.

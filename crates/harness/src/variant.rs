@@ -55,6 +55,8 @@ impl Variant {
             "knot_a" => "\n[user_threads]\nkeep_stack = true\n",
             "knot_c" => "\n[user_threads]\nkeep_stack = true\naccepting = 'threads'\nthreads = 60\n",
             name if name.starts_with("knot_sending") => "\n[user_threads]\nhelpers_send = true\n",
+            "uring_loads" => "\n[uring]\nloads = 'ring'\n",
+            "uring_options" => "\n[uring]\nloads = 'ring'\nzero_copy = true\nregistered_sockets = true\n",
             name if name.starts_with("narrow") => "\n[pipeline]\nbatch = 1\nqueue = 1\n",
             _ => "",
         }

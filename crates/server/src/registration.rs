@@ -10,6 +10,8 @@ pub enum Registration {
     Edge,
     /// For everything except input, which a ring receives by itself. Edge-triggered.
     BesidesInput,
+    /// For everything, by a ring that sends. Edge-triggered.
+    WithRing,
     /// For these conditions, level-triggered.
     Level {
         /// Input.

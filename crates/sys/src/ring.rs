@@ -258,16 +258,15 @@ impl Ring {
     }
 
     /// Brings a range of a file into the page cache, as far as the file has it. At most [`Ring::MOST_LOADED`]
-    /// bytes. The kernel begins with it when the operation is handed over, and goes on by itself when the
-    /// disk has answered; a file system that can't do that has a thread of the kernel wait.
-    /// `IORING_OP_READV`.
+    /// bytes. A thread of the kernel waits for the disk: an attempt without one may wait as well, for room in
+    /// the disk's queue or for the file's extents. `IORING_OP_READV` with `IOSQE_ASYNC`.
     pub fn load(&mut self, file: Arc<OwnedFd>, token: u64, range: Range<u64>) {
         let length = range.end.saturating_sub(range.start) as usize;
         let (number, entry) = self.reads.insert(token, file, range.start, length);
         self.counts.reads += 1;
         // SAFETY: `reads` keeps the file and the memory that is written to until this operation has
         // completed, and no reference to that memory exists.
-        unsafe { self.push(entry, name(Kind::Read, number.into())) };
+        unsafe { self.push(entry.flags(Flags::ASYNC), name(Kind::Read, number.into())) };
     }
 
     /// Cancels what is received and sent under a name. What completes before that is still told.
@@ -303,6 +302,17 @@ impl Ring {
         self.queues.submitter().register_files_sparse(files.len())?;
         self.files = files;
         Ok(())
+    }
+
+    /// Sets how many threads of the kernel may wait for disks at a time. `io_uring_register(2)`,
+    /// `IORING_REGISTER_IOWQ_MAX_WORKERS`.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    pub fn load_by(&mut self, threads: u32) -> io::Result<()> {
+        // 0: the bound on other threads stays as it is.
+        self.queues.submitter().register_iowq_max_workers(&mut [threads, 0])
     }
 
     /// Registers a socket until it is [closed](Self::close), if there is room. `IORING_OP_FILES_UPDATE`.

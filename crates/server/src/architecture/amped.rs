@@ -27,6 +27,6 @@ use crate::service::Service;
 ///
 /// The event mechanism or the helpers cannot be set up, or the mechanism stops working.
 pub fn run(service: Service, listeners: Share, settings: &Settings, control: Arc<Control>) -> io::Result<()> {
-    let helpers = Helpers::start(&settings.amped, service.content.resolvers(), service.counters)?;
+    let helpers = Helpers::new(&settings.amped, service.content.resolvers(), service.counters)?;
     EventLoop::new(service, listeners, settings, control)?.with_helpers(helpers)?.run()
 }

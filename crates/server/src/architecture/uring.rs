@@ -11,9 +11,8 @@
 //! - Accept: as many accepts as the limit allows, in one call. They don't wait.
 //! - Work: connections for which something was received have their turns.
 //!
-//! Parts of files that are not in memory are loaded by helpers, as in `amped`, or by the ring. With that, a
-//! disk access that need not wait costs no thread: the lazy asynchronous I/O with which Pariag et al. 2007
-//! wished to compare (section 8). Names are looked up by helpers.
+//! Parts of files that are not in memory are loaded by helpers, as in `amped`, or by the ring: what Pariag et
+//! al. 2007 (section 8) hoped for from lazy asynchronous I/O. Names are looked up by helpers.
 
 use std::io;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use sys::ring::Ring;
 use super::event_loop::EventLoop;
 use crate::config::{Loads, Settings, no_ring};
 use crate::control::Control;
-use crate::helpers::Helpers;
+use crate::helpers::{Helpers, MOST_LOADERS};
 use crate::listeners::Share;
 use crate::memory;
 use crate::service::Service;
@@ -42,8 +41,9 @@ pub fn run(service: Service, listeners: Share, settings: &Settings, control: Arc
     if let Ok(bytes) = memory::own_bytes() {
         service.counters.start_memory_bytes.set(bytes);
     }
-    let mut helpers = Helpers::start(&settings.amped, service.content.resolvers(), service.counters)?;
+    let mut helpers = Helpers::new(&settings.amped, service.content.resolvers(), service.counters)?;
     if settings.uring.loads == Loads::Ring {
+        ring.load_by(MOST_LOADERS)?;
         helpers.leave_loads_to_ring();
     }
     EventLoop::on_ring(service, listeners, settings, control, ring)?.with_helpers(helpers)?.run()

@@ -46,7 +46,7 @@ pub fn run(
 ) -> io::Result<()> {
     // What a thread has left half done, no other can take up.
     let _guard = AbortIfPanicking;
-    let helpers = Helpers::start(&settings.amped, service.content.resolvers(), service.counters)?;
+    let helpers = Helpers::new(&settings.amped, service.content.resolvers(), service.counters)?;
     let threads = Threads::new(settings)?;
     if settings.user_threads.helpers_send {
         let all_at_once = std::mem::take(&mut service.sends_block);

@@ -1,11 +1,13 @@
 //! Windows of files that a ring loads instead of helpers. Who waits for them, how many there may be and when
-//! they are given up is as for helpers. No thread waits for them, so there may be more at one time.
+//! they are given up is as for helpers. The kernel has the threads that wait.
 
-use super::{Bounds, Fetch, Helpers, Job, Name, Queue, Running, Task};
+use super::{Bounds, Fetch, Helpers, Job, MOST_HELPERS, Name, Queue, Running, Task};
 use crate::slab::Slab;
 
 /// Most loads at one time, besides those that are stuck.
 const AT_ONCE: usize = 32;
+/// Most threads of the kernel. Some may be stuck at disks that hang.
+pub const MOST_LOADERS: u32 = (AT_ONCE * MOST_HELPERS) as u32;
 
 /// What a ring loads, or is to load.
 #[derive(Debug)]
@@ -32,7 +34,8 @@ impl Helpers {
     /// there are enough in flight.
     pub fn next_load(&mut self, now_ms: u64) -> Option<(u32, Fetch)> {
         let Loads { queue, bounds, loading } = self.loads.as_mut()?;
-        if queue.running.len() >= bounds.helpers + queue.stuck(*bounds, now_ms) {
+        let most = (bounds.helpers + queue.stuck(*bounds, now_ms)).min(MOST_LOADERS as usize);
+        if queue.running.len() >= most {
             return None;
         }
         let Task { name, disk, job, .. } = queue.take(*bounds, now_ms)?;

@@ -2,7 +2,8 @@
 //! others. But a client's bytes are received and sent by the ring:
 //!
 //! 1. While a connection waits for input, the ring [receives](EventLoop::await_ring) for it. What comes is
-//!    taken in the [get-events phase](EventLoop::heed_ring), and the connection has a turn.
+//!    taken in the [get-events phase](EventLoop::heed_ring), and the connection has a turn. Connections to
+//!    which files were sent are an exception: the ring tells when they have input, and calls receive it.
 //! 2. A turn puts what it sends from memory into the [outbox](crate::outbox), and the loop
 //!    [hands it](EventLoop::hand_to_ring) to the ring. Files, and what is too large for a copy, are sent by
 //!    calls.
@@ -16,6 +17,7 @@
 
 use std::os::fd::AsFd as _;
 
+use sys::event::Interest;
 use sys::ring::{Completion, How};
 use sys::socket;
 
@@ -97,7 +99,7 @@ impl EventLoop {
     }
 
     /// Has the ring receive for the connection if it waits for input, and watches its socket if it waits
-    /// for something that only the socket can tell.
+    /// for something that only the socket can tell. From its first file on, input is watched as well.
     #[inline]
     pub(super) fn await_ring(&mut self, index: u32) {
         let Self { waiting, connections, service, .. } = self;
@@ -106,20 +108,32 @@ impl EventLoop {
         };
         let token = registered.token(index);
         let Registered { conversation, registration, .. } = registered;
-        if let Some(room) = conversation.begins_to_receive(service) {
-            // The first request of a connection is usually there, and the next one is not.
-            let is_silent = conversation.requests() > 0;
-            ring.receive(conversation.as_fd(), token, room, is_silent);
-        }
-        if conversation.awaits_events() && *registration == Registration::None {
-            match ring.add(&*conversation, token, sys::event::Interest::WRITABLE) {
-                Ok(()) => *registration = Registration::BesidesInput,
-                Err(error) => {
-                    let message = format!("cannot wait for a connection: {error}");
-                    self.complaints.warn(service.clock.ms, &message);
-                    return self.close(index, true);
-                }
+        let mut watched = Ok(());
+        if *registration == Registration::WithRing {
+            // Its input is watched as well.
+        } else if conversation.is_better_watched() {
+            if *registration != Registration::None {
+                // It is watched, so it can be removed.
+                let _ = ring.remove(&*conversation);
             }
+            watched = ring.add(&*conversation, token, Interest::BOTH);
+            *registration = Registration::WithRing;
+        } else {
+            if let Some(room) = conversation.begins_to_receive(service) {
+                // The first request of a connection is usually there, and the next one is not.
+                let is_silent = conversation.requests() > 0;
+                ring.receive(conversation.as_fd(), token, room, is_silent);
+            }
+            if conversation.awaits_events() && *registration == Registration::None {
+                watched = ring.add(&*conversation, token, Interest::WRITABLE);
+                *registration = Registration::BesidesInput;
+            }
+        }
+        if let Err(error) = watched {
+            *registration = Registration::None;
+            let message = format!("cannot wait for a connection: {error}");
+            self.complaints.warn(self.service.clock.ms, &message);
+            return self.close(index, true);
         }
         registered.keep_deadline(index, &mut waiting.timers);
     }
@@ -152,7 +166,7 @@ impl EventLoop {
             ring.receive(link.as_fd(), name, usize::MAX, true);
         }
         if link.awaits_events(wants_room) && link.registration == Registration::None {
-            match ring.add(&*link, name, sys::event::Interest::WRITABLE) {
+            match ring.add(&*link, name, Interest::WRITABLE) {
                 Ok(()) => link.registration = Registration::BesidesInput,
                 Err(error) => {
                     let message = format!("cannot wait for an application: {error}");

@@ -90,7 +90,7 @@ impl World {
         let control = Arc::new(Control::new().unwrap());
         let mut server = EventLoop::new(service, Share::default(), &settings, control).unwrap();
         if helped {
-            let helpers = Helpers::start(&settings.amped, resolvers, counters).unwrap();
+            let helpers = Helpers::new(&settings.amped, resolvers, counters).unwrap();
             server = server.with_helpers(helpers).unwrap();
         }
         Self { server, clients: Vec::new(), now }

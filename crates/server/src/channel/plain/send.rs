@@ -105,7 +105,13 @@ impl Plain {
             self.is_posted(service);
             return Ok(posted);
         }
-        self.perform(service, operation, &runs, most, resident)
+        let is_file = matches!(operation, Operation::File { .. });
+        let sent = self.perform(service, operation, &runs, most, resident);
+        drop(runs);
+        if is_file {
+            self.has_sent_a_file();
+        }
+        sent
     }
 
     /// How much may go into one call on a socket that blocks: the whole reply, unless such sends have

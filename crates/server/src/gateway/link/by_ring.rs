@@ -25,7 +25,9 @@ pub(super) struct ByRing {
     /// More may have come than that.
     has_more: bool,
     sending: Sending,
-    /// The server has taken something since that was last asked.
+    /// What is sent is a part of the request.
+    is_request: bool,
+    /// The server has taken a part of the request since that was last asked.
     has_gone: bool,
     /// Why nothing can be sent any more.
     broken: Option<io::Error>,
@@ -59,7 +61,7 @@ impl Link {
         self.ring.as_ref().is_some_and(|ring| ring.sending != Sending::Nothing)
     }
 
-    /// Whether the ring has sent anything since the last call.
+    /// Whether the ring has sent a part of the request since the last call.
     ///
     /// # Errors
     ///
@@ -79,7 +81,7 @@ impl Link {
         if self.passes != Passes::Nothing || self.lent > 0 || length > Outbox::MOST {
             return false;
         }
-        ring.sending = Sending::Posted;
+        (ring.sending, ring.is_request) = (Sending::Posted, !self.is_sent);
         self.writable = false;
         charge(share, length);
         true
@@ -105,7 +107,7 @@ impl Link {
         }
         match sent {
             Ok(_) => {
-                ring.has_gone = true;
+                ring.has_gone |= ring.is_request;
                 !self.is_said
                     || !self.out.is_empty()
                     || self.area.as_ref().is_some_and(|area| area.has_free())

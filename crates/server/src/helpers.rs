@@ -11,7 +11,7 @@
 //! no client while a new job would take longer than the configured delay
 //! ([`is_behind`](Helpers::is_behind)).
 //!
-//! A helper is started when there is a job and no idle helper, and it ends when it has been idle for
+//! A helper is started when there is a job for it, no idle helper, and room for one more. It ends when it has been idle for
 //! [`IDLE`]. While a process has one thread, the kernel needs no atomic operations to find a descriptor: an
 //! event loop whose files are in memory saves 2% of its CPU time.
 //!
@@ -40,6 +40,7 @@ pub use self::by_ring::MOST_LOADERS;
 use crate::config::AmpedSettings;
 use crate::content::{Fetch, Lookup, LookupResult, Resolvers, SiteNumber, Variant};
 use crate::counters::{Counters, HelperJob};
+use crate::error_log::Limited;
 use crate::handed_send::{HandedSend, Sent};
 
 /// Something that may have to wait for a disk.
@@ -97,6 +98,7 @@ pub struct Helpers {
     /// The longest delay at which clients are still accepted.
     most_ms: Option<u64>,
     counters: &'static Counters,
+    complaints: Limited,
 }
 
 /// A job that is not finished.
@@ -242,8 +244,8 @@ impl Helpers {
         let most_ms = settings.disk_delay.map(|most| most.as_millis() as u64);
         let awaited = HashMap::new();
         let pace = Pace::default();
-        let (loads, started) = (None, 0);
-        Ok(Self { shared, resolvers, loads, started, awaited, pace, most_ms, counters })
+        let (loads, started, complaints) = (None, 0, Limited::default());
+        Ok(Self { shared, resolvers, loads, started, awaited, pace, most_ms, counters, complaints })
     }
 
     /// Queues a job for a waiter, or lets it wait for the same job of another waiter. Returns whether that
@@ -290,16 +292,15 @@ impl Helpers {
             late.append(&mut loads.queue.take_late(bounds, now_ms));
         }
         let stuck = queue.stuck(bounds, now_ms);
-        let wanted = (bounds.helpers + stuck).min(bounds.helpers * MOST_HELPERS);
-        let unattended = queue.jobs.len().saturating_sub(queue.idle);
-        let missing = wanted.saturating_sub(queue.helpers).min(unattended);
+        let wanted = bounds.most_helpers(stuck);
+        let missing = wanted.saturating_sub(queue.helpers).min(queue.jobs.len());
         drop(queue);
         if stuck > 0 && self.counters.helpers_stuck.get() == 0 {
             tracing::warn!("{stuck} helpers have waited for the disk for {} ms", bounds.long_ms);
         }
         self.counters.helpers_stuck.set(stuck as u64);
         for _ in 0..missing {
-            if !self.start_another() {
+            if !self.start_another(now_ms) {
                 break;
             }
         }
@@ -339,7 +340,7 @@ impl Helpers {
 
     /// Starts a helper. If that is impossible, another one may have time, or the next
     /// [`look_after`](Self::look_after) tries again.
-    fn start_another(&mut self) -> bool {
+    fn start_another(&mut self, now_ms: u64) -> bool {
         let (shared, resolvers) = (Arc::clone(&self.shared), Arc::clone(&self.resolvers));
         let thread = thread::Builder::new().name(format!("helper {}", self.started)).stack_size(STACK);
         // Counted before the thread can check whether there are too many.
@@ -348,7 +349,7 @@ impl Helpers {
         let started = thread.spawn(move || help(&shared, &resolvers));
         if let Err(error) = &started {
             lock(&self.shared.queue).helpers -= 1;
-            tracing::error!("cannot start a thread that waits for the disk: {error}");
+            self.complaints.warn(now_ms, &format!("cannot start a thread that waits for the disk: {error}"));
         }
         started.is_ok()
     }
@@ -364,12 +365,13 @@ impl Helpers {
             Some(loads) if kind == HelperJob::Fetch => loads.queue.jobs.push_back(task),
             _ => {
                 let mut queue = lock(&self.shared.queue);
+                let now_ms = task.since_ms;
                 queue.jobs.push_back(task);
-                let starts = queue.idle < queue.jobs.len() && queue.helpers < self.shared.bounds.helpers;
+                let starts = queue.idle < queue.jobs.len() && queue.lacks_helpers(self.shared.bounds, now_ms);
                 drop(queue);
                 self.shared.more.notify_one();
                 if starts {
-                    self.start_another();
+                    self.start_another(now_ms);
                 }
             }
         }
@@ -453,6 +455,11 @@ impl Pace {
 }
 
 impl Bounds {
+    /// How many helpers there may be, of which so many are stuck.
+    fn most_helpers(self, stuck: usize) -> usize {
+        (self.helpers + stuck).min(self.helpers * MOST_HELPERS)
+    }
+
     /// How many helpers may be stuck at one disk before no other is allowed there.
     fn most_at_one_disk(self) -> usize {
         (self.helpers / 2).max(1)
@@ -482,6 +489,11 @@ impl Queue {
     fn is_hopeless(&self, name: &Name, disk: &Disk, bounds: Bounds, now_ms: u64) -> bool {
         let same = |running: &Running| running.name == *name && running.has_taken(bounds.timeout_ms, now_ms);
         self.is_full(disk, bounds, bounds.timeout_ms, now_ms) || self.running.iter().any(same)
+    }
+
+    /// Whether there may be more helpers.
+    fn lacks_helpers(&self, bounds: Bounds, now_ms: u64) -> bool {
+        self.helpers < bounds.helpers || self.helpers < bounds.most_helpers(self.stuck(bounds, now_ms))
     }
 
     /// Takes out jobs that were not begun in time.
@@ -520,8 +532,10 @@ impl Shared {
             if queue.closed || too_many || has_idled && queue.jobs.is_empty() {
                 queue.helpers -= 1;
                 self.ended.notify_all();
-                // Another helper must take what this one was woken for.
-                self.more.notify_one();
+                if !queue.jobs.is_empty() {
+                    // Another helper must take what this one was woken for.
+                    self.more.notify_one();
+                }
                 return None;
             }
             if let Some(task) = queue.take(self.bounds, now_ms) {
@@ -591,6 +605,18 @@ mod tests {
             pace.finished(now_ms - took_ms, now_ms);
         }
         pace
+    }
+
+    #[test]
+    fn helpers_that_are_stuck_leave_room_for_others() {
+        let bounds = Bounds { helpers: 4, long_ms: 100, timeout_ms: 800 };
+        let running = |n| Running { name: Name(Wanted::Ticket(n)), disk: Disk::Device(1), since_ms: 0 };
+        let mut queue = Queue { helpers: 3, running: (0..4).map(running).collect(), ..Queue::default() };
+        assert!(queue.lacks_helpers(bounds, 50));
+        queue.helpers = 4;
+        assert!(!queue.lacks_helpers(bounds, 50) && queue.lacks_helpers(bounds, 100));
+        queue.helpers = 8;
+        assert!(!queue.lacks_helpers(bounds, 100));
     }
 
     #[test]

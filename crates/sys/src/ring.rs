@@ -42,7 +42,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, Range};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,11 +54,13 @@ use rustix::event::epoll::EventFlags;
 use self::accepts::Accepts;
 use self::buffers::{Buffers, Filled};
 use self::files::Files;
+pub use self::files::check as check_registration;
 use self::polls::Polls;
 pub use self::probe::probe;
 use self::reads::Reads;
 use self::sends::Sends;
 pub use self::sends::Shared;
+use self::sends::What;
 use crate::event::{Events, Interest};
 use crate::socket::PeerAddress;
 
@@ -249,8 +251,11 @@ impl Ring {
         (bytes, shared): (Vec<u8>, Option<Shared>),
         how: How,
     ) {
-        let socket = socket.as_raw_fd();
-        let (number, entry) = self.sends.insert(token, (bytes, shared), (socket, how));
+        self.push_send(token, (bytes, shared), (socket.as_raw_fd(), how));
+    }
+
+    fn push_send(&mut self, token: u64, what: What, (socket, how): (RawFd, How)) {
+        let (number, entry) = self.sends.insert(token, what, (socket, how));
         let entry = entry.flags(self.files.flags(socket));
         self.counts.sends += 1;
         // SAFETY: `sends` keeps the bytes where they are until this operation has completed.
@@ -272,7 +277,7 @@ impl Ring {
     /// Cancels what is received and sent under a name. What completes before that is still told.
     pub fn cancel(&mut self, token: u64) {
         self.cancel_operation(name(Kind::Receive, token));
-        if let Some(number) = self.sends.find(token) {
+        if let Some(number) = self.sends.give_up(token) {
             self.cancel_operation(name(Kind::Send, number.into()));
         }
     }
@@ -295,8 +300,9 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// There is no memory left for the kernel's table.
+    /// The kernel [can't](check_registration) do it well, or has no memory left for the table.
     pub fn register_descriptors(&mut self) -> io::Result<()> {
+        files::check()?;
         let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let files = Files::below(most.unwrap_or(u64::MAX));
         self.queues.submitter().register_files_sparse(files.len())?;
@@ -407,34 +413,61 @@ impl Ring {
     /// The next operation that has completed.
     #[inline]
     pub fn next_completion(&mut self) -> Option<Completion<'_>> {
-        Some(match self.completed.pop_front()? {
-            Completed::Received { token, result, flags } => {
-                let result = outcome(result).map(|length| {
-                    let number = cqueue::buffer_select(flags);
-                    // SAFETY: the kernel has named the buffer and its length in the completion.
-                    let bytes = number.map(|number| unsafe { self.buffers.filled(number, length) });
-                    // Some kernels don't say it of Unix sockets.
-                    Received { bytes, has_more: length == buffers::SIZE || cqueue::sock_nonempty(flags) }
-                });
-                Completion::Received { token, result }
+        loop {
+            match self.completed.pop_front()? {
+                Completed::Received { token, result, flags } => {
+                    let result = outcome(result).map(|length| {
+                        let number = cqueue::buffer_select(flags);
+                        // SAFETY: the kernel has named the buffer and its length in the completion.
+                        let bytes = number.map(|number| unsafe { self.buffers.filled(number, length) });
+                        // Some kernels don't say it of Unix sockets.
+                        let has_more = length == buffers::SIZE || cqueue::sock_nonempty(flags);
+                        Received { bytes, has_more }
+                    });
+                    return Some(Completion::Received { token, result });
+                }
+                Completed::Sent { number, result, is_held } => {
+                    if matches!(-result, libc::ENOMEM | libc::ENOBUFS) && self.sends.is_refused(number) {
+                        // The kernel reads it until it says so, although it has sent nothing.
+                        if !is_held {
+                            self.send_with_a_copy(number);
+                        }
+                        continue;
+                    }
+                    let Some((token, length)) = self.sends.are_sent(number) else { continue };
+                    let back = if is_held { None } else { self.sends.remove(number) };
+                    let bytes = back.map(|(_, bytes)| bytes).unwrap_or_default();
+                    // `MSG_WAITALL`: fewer bytes mean that there was an error, which the next call would
+                    // tell.
+                    let result = match outcome(result) {
+                        Ok(sent) if sent < length => Err(io::ErrorKind::BrokenPipe.into()),
+                        other => other,
+                    };
+                    return Some(Completion::Sent { token, result, bytes });
+                }
+                Completed::Released { number } => {
+                    if self.send_with_a_copy(number) {
+                        continue;
+                    }
+                    let Some((token, bytes)) = self.sends.remove(number) else { continue };
+                    return Some(Completion::Released { token, bytes });
+                }
+                // Who needs the bytes finds out whether they could be read.
+                Completed::Read { number } => {
+                    let Some(token) = self.reads.remove(number) else { continue };
+                    return Some(Completion::Loaded { token });
+                }
             }
-            Completed::Sent { number, result, is_held } => {
-                let (token, length) = self.sends.are_sent(number)?;
-                let bytes = if is_held { Vec::new() } else { self.sends.remove(number)?.1 };
-                // `MSG_WAITALL`: fewer bytes mean that there was an error, which the next call would tell.
-                let result = match outcome(result) {
-                    Ok(sent) if sent < length => Err(io::ErrorKind::BrokenPipe.into()),
-                    other => other,
-                };
-                Completion::Sent { token, result, bytes }
-            }
-            Completed::Released { number } => {
-                let (token, bytes) = self.sends.remove(number)?;
-                Completion::Released { token, bytes }
-            }
-            // Who needs the bytes finds out whether they could be read.
-            Completed::Read { number } => Completion::Loaded { token: self.reads.remove(number)? },
-        })
+        }
+    }
+
+    /// Sends what the kernel has refused to send without a copy. The socket is still open: who closes it
+    /// [cancels](Self::cancel) first.
+    #[cold]
+    fn send_with_a_copy(&mut self, number: u32) -> bool {
+        let Some((token, what, to)) = self.sends.take_refused(number) else { return false };
+        self.push_send(token, what, to);
+        true
     }
 
     /// How many operations there were, by kind.
@@ -457,8 +490,8 @@ impl Ring {
 
     fn push_registration(&mut self, entry: Entry) {
         self.counts.registrations += 1;
-        // SAFETY: the number that the kernel reads is in `files`, which is not moved, or is static. `Drop`
-        // waits for what is in flight, or leaves `files` alone.
+        // SAFETY: the number that the kernel reads is in `files`, which is not moved, or is static. The kernel
+        // reads it when the operation is handed over, which is while the ring lives.
         unsafe { self.push(entry.flags(Flags::SKIP_SUCCESS), name(Kind::Silent, 0)) };
     }
 
@@ -584,7 +617,6 @@ impl Drop for Ring {
         if self.in_flight > 0 {
             std::mem::forget(std::mem::take(&mut self.sends));
             std::mem::forget(std::mem::take(&mut self.reads));
-            std::mem::forget(std::mem::take(&mut self.files));
             std::mem::forget(std::mem::replace(&mut self.accepts, Accepts::new()));
             self.buffers.leave();
         }

@@ -75,9 +75,6 @@ pub struct EventLoop {
     connections: Slab<Registered>,
     /// The generation of the last connection opened.
     generation: u16,
-    /// Tells a ring's operations for the next connection to an application's server from those for the
-    /// last.
-    links: u8,
     accepting: Accepting,
     waiting: Waiting,
     agenda: Agenda,
@@ -159,7 +156,6 @@ impl EventLoop {
             service,
             connections: Slab::new(),
             generation: 0,
-            links: 0,
             accepting: Accepting::new(listeners, settings, now),
             waiting,
             // With a ring, a new connection waits until something was received.
@@ -237,8 +233,8 @@ impl EventLoop {
         self.generation = self.generation.wrapping_add(1);
         let (registration, generation) = (Registration::None, self.generation);
         let due = !self.agenda.skips_new;
-        let awaits_thread = false;
-        let registered = Registered { conversation, registration, generation, due, awaits_thread };
+        let (awaits_thread, links) = (false, 0);
+        let registered = Registered { conversation, registration, generation, links, due, awaits_thread };
         let index = self.connections.insert(registered);
         if let Some(registered) = self.connections.get_mut(index) {
             if let Some(ring) = self.waiting.events.ring() {

@@ -279,6 +279,11 @@ fn check_ring(checks: &mut Checks<'_>, settings: &Settings) {
     if let Err(error) = sys::ring::probe() {
         checks.problem("architecture", no_ring(&error));
     }
+    if settings.uring.registered_sockets
+        && let Err(error) = sys::ring::check_registration()
+    {
+        checks.problem("uring.registered_sockets", error.to_string());
+    }
 }
 
 /// Settings that workers with one client each do not support.

@@ -11,6 +11,8 @@ use std::sync::Arc;
 /// large enough that the disk is read in long runs.
 const WINDOW: u64 = 256 << 10;
 
+const _: () = assert!(WINDOW <= sys::ring::Ring::MOST_LOADED as u64, "a ring loads a window at once");
+
 /// A window of a file that should be in memory.
 #[derive(Debug)]
 pub struct Fetch {

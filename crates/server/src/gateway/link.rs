@@ -452,7 +452,7 @@ impl Link {
 
     /// The socket, and the memory that was shared over it.
     pub(super) fn into_parts(self) -> (Retired, Option<Box<Area>>) {
-        let cancels = (self.is_receiving() || self.is_sending()).then_some(self.watched_as);
+        let cancels = self.has_operations().then_some(self.watched_as);
         (Retired { socket: self.socket, registration: self.registration, cancels }, self.area)
     }
 }

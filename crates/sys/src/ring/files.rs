@@ -1,6 +1,7 @@
 //! Descriptors that are registered with the ring, so that the kernel need not look them up for each
 //! operation. A descriptor's place in the kernel's table is its own number.
 
+use std::io;
 use std::os::fd::RawFd;
 
 use io_uring::opcode;
@@ -24,6 +25,29 @@ struct Place {
 
 /// What the kernel reads when it empties a place.
 static NOTHING: RawFd = -1;
+
+/// Whether registered sockets can be closed at any time. Before Linux 6.13 the kernel keeps one open until
+/// all operations on registered descriptors have completed that were handed over before its end, also those of
+/// other clients.
+///
+/// # Errors
+///
+/// `Unsupported`: they can't.
+pub fn check() -> io::Result<()> {
+    let uname = rustix::system::uname();
+    let release = uname.release().to_string_lossy();
+    if version(&release).is_some_and(|version| version < (6, 13)) {
+        let message = format!("registered sockets need Linux 6.13, and this is {release}");
+        return Err(io::Error::new(io::ErrorKind::Unsupported, message));
+    }
+    Ok(())
+}
+
+/// The first two numbers of a kernel's release.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
 
 impl Files {
     /// Room for descriptors below this number.
@@ -63,6 +87,14 @@ impl Files {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernels_version_has_two_numbers() {
+        assert_eq!(version("6.18.44-fc-v669"), Some((6, 18)));
+        assert_eq!(version("7.0-rc1"), Some((7, 0)));
+        assert_eq!((version("6"), version("x.y")), (None, None));
+        assert!((6, 8) < (6, 13));
+    }
 
     #[test]
     fn only_what_is_registered_is_named_by_its_place() {

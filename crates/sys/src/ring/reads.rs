@@ -39,8 +39,8 @@ struct Reading {
 }
 
 impl Reads {
-    /// Keeps the file. Returns the number of the place, and the operation that reads at least `length`
-    /// bytes from `offset`, as far as the file has them.
+    /// Keeps the file. Returns the number of the place, and the operation that reads `length` bytes from
+    /// `offset`, or a few more, but at most [`MOST`], as far as the file has them.
     pub(super) fn insert(
         &mut self,
         token: u64,

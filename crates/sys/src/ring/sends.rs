@@ -17,6 +17,8 @@ use super::quarantine::Region;
 
 /// A part of bytes that several own.
 pub type Shared = (Arc<[u8]>, Range<usize>);
+/// What is sent: bytes, and shared ones behind them.
+pub(super) type What = (Vec<u8>, Option<Shared>);
 
 /// Sends in flight, each in a numbered place.
 #[derive(Default)]
@@ -41,10 +43,23 @@ struct Sending {
     bytes: Vec<u8>,
     /// Follows the bytes.
     shared: Option<(Shared, Box<Message>)>,
-    /// All is sent, but the kernel still reads it.
-    is_sent: bool,
+    socket: RawFd,
+    how: How,
+    stage: Stage,
     #[cfg(feature = "quarantine")]
     _region: Region,
+}
+
+/// How far it has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Sending,
+    /// All is sent, but the kernel still reads it.
+    Sent,
+    /// The kernel had no memory to send it without a copy. It will be sent with one.
+    Refused,
+    /// It is cancelled.
+    GivenUp,
 }
 
 /// The two runs of an operation that sends both, as the kernel reads them.
@@ -59,9 +74,10 @@ impl Sends {
     pub(super) fn insert(
         &mut self,
         token: u64,
-        (bytes, shared): (Vec<u8>, Option<Shared>),
-        (socket, How { more_follows, zero_copy }): (RawFd, How),
+        (bytes, shared): What,
+        (socket, how): (RawFd, How),
     ) -> (u32, Entry) {
+        let How { more_follows, zero_copy } = how;
         let more = if more_follows { libc::MSG_MORE } else { 0 };
         let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL | more;
         #[cfg(not(feature = "quarantine"))]
@@ -73,7 +89,9 @@ impl Sends {
             token,
             bytes,
             shared,
-            is_sent: false,
+            socket,
+            how,
+            stage: Stage::Sending,
             #[cfg(feature = "quarantine")]
             _region: region,
         };
@@ -116,7 +134,7 @@ impl Sends {
         match self.places.get_mut(number as usize)? {
             Place::Free => None,
             Place::Taken(sending) => {
-                sending.is_sent = true;
+                sending.stage = Stage::Sent;
                 let shared = sending.shared.as_ref().map_or(0, |((_, range), _)| range.len());
                 Some((sending.token, sending.bytes.len() + shared))
             }
@@ -136,10 +154,41 @@ impl Sends {
         }
     }
 
-    /// The place of what is sent under this name.
-    pub(super) fn find(&self, of: u64) -> Option<u32> {
-        let is_it = |place: &Place| matches!(place, Place::Taken(it) if it.token == of && !it.is_sent);
-        self.places.iter().position(is_it).map(|number| number as u32)
+    /// The kernel has no memory to send this without a copy. Returns whether it can be sent with one.
+    pub(super) fn is_refused(&mut self, number: u32) -> bool {
+        match self.places.get_mut(number as usize) {
+            Some(Place::Taken(it)) if it.stage == Stage::Sending && it.how.zero_copy => {
+                it.stage = Stage::Refused;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes out what is to be sent with a copy: its name, the bytes, and where and how to send them.
+    pub(super) fn take_refused(&mut self, number: u32) -> Option<(u64, What, (RawFd, How))> {
+        let place = self.places.get_mut(number as usize)?;
+        if !matches!(place, Place::Taken(it) if it.stage == Stage::Refused) {
+            return None;
+        }
+        let Place::Taken(it) = mem::replace(place, Place::Free) else { return None };
+        self.free.push(number);
+        let (shared, message) = it.shared.unzip();
+        self.messages.extend(message);
+        Some((it.token, (it.bytes, shared), (it.socket, How { zero_copy: false, ..it.how })))
+    }
+
+    /// What is sent under this name is not wanted any more. Returns its place.
+    pub(super) fn give_up(&mut self, of: u64) -> Option<u32> {
+        let is_it = |place: &Place| {
+            let waits = |it: &Sending| matches!(it.stage, Stage::Sending | Stage::Refused);
+            matches!(place, Place::Taken(it) if it.token == of && waits(it))
+        };
+        let number = self.places.iter().position(is_it)?;
+        if let Place::Taken(it) = &mut self.places[number] {
+            it.stage = Stage::GivenUp;
+        }
+        Some(number as u32)
     }
 }
 
@@ -164,14 +213,28 @@ mod tests {
         let first = insert(&mut sends, 7, b"one", None);
         let memory: Arc<[u8]> = Arc::from(&b"shared"[..]);
         let second = insert(&mut sends, 8, b"second", Some((Arc::clone(&memory), 2..5)));
-        assert_eq!((sends.find(7), sends.find(8), sends.find(9)), (Some(first), Some(second), None));
         assert_eq!((sends.are_sent(first), sends.are_sent(second)), (Some((7, 3)), Some((8, 9))));
-        assert_eq!((sends.find(7), sends.find(8)), (None, None));
+        assert_eq!((sends.give_up(7), sends.give_up(8)), (None, None));
         assert_eq!(sends.remove(first), Some((7, b"one".to_vec())));
         assert!(sends.remove(first).is_none() && sends.remove(99).is_none() && sends.are_sent(99).is_none());
         assert_eq!(insert(&mut sends, 9, b"third", None), first);
-        assert_eq!(sends.find(7), None);
+        assert_eq!((sends.give_up(7), sends.give_up(9), sends.give_up(9)), (None, Some(first), None));
         assert_eq!((sends.remove(second), sends.messages.len()), (Some((8, b"second".to_vec())), 1));
         assert_eq!(Arc::strong_count(&memory), 1);
+    }
+
+    #[test]
+    fn what_is_refused_without_a_copy_is_sent_with_one_unless_it_is_given_up() {
+        let mut sends = Sends::default();
+        let how = How { more_follows: true, zero_copy: true };
+        let (first, _) = sends.insert(7, (b"one".to_vec(), None), (3, how));
+        let (second, _) = sends.insert(8, (b"two".to_vec(), None), (4, how));
+        assert!(sends.is_refused(first) && !sends.is_refused(first) && sends.is_refused(second));
+        let copied = How { zero_copy: false, ..how };
+        assert_eq!(sends.take_refused(first), Some((7, (b"one".to_vec(), None), (3, copied))));
+        assert_eq!((sends.take_refused(first), sends.give_up(8)), (None, Some(second)));
+        assert!(sends.take_refused(second).is_none());
+        let (again, _) = sends.insert(7, (b"one".to_vec(), None), (3, copied));
+        assert!(again == first && !sends.is_refused(again), "it is refused once");
     }
 }

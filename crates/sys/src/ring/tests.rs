@@ -11,8 +11,8 @@ fn next<T>(ring: &mut Ring, see: impl FnOnce(Completion<'_>) -> T) -> T {
         if ring.completed.is_empty() {
             ring.wait(&mut events, Some(100)).unwrap();
         }
-        if !ring.completed.is_empty() {
-            return see(ring.next_completion().unwrap());
+        if let Some(completion) = ring.next_completion() {
+            return see(completion);
         }
     }
     panic!("nothing has completed: {ring:?}");
@@ -335,7 +335,7 @@ fn what_is_sent_without_a_copy_comes_back_when_the_network_has_no_more_use_for_i
         let (result, held) = sent(&mut ring, 3);
         assert_eq!((result.unwrap(), held), (length, Vec::new()));
         // It can't be cancelled any more, and the next send has the same name.
-        assert_eq!(ring.sends.find(3), None);
+        assert_eq!(ring.sends.give_up(3), None);
         let mut seen = vec![0; length];
         far.read_exact(&mut seen).unwrap();
         assert!(seen == bytes.repeat(length / bytes.len()));
@@ -390,4 +390,30 @@ fn loads_files_into_memory() {
         assert!(crate::residency::is_resident(&*file, range.start, second));
     }
     assert_eq!((ring.in_flight(), ring.counts().reads, Arc::strong_count(&file)), (0, 3, 1));
+}
+
+#[test]
+fn what_the_kernel_has_no_memory_to_pin_is_sent_with_a_copy() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
+    let mut sets = capabilities(None).unwrap();
+    sets.effective.remove(CapabilitySet::IPC_LOCK);
+    set_capabilities(None, sets).unwrap();
+    let mut ring = Ring::new().unwrap();
+    let maximum = getrlimit(Resource::Memlock).maximum;
+    setrlimit(Resource::Memlock, Rlimit { current: Some(4096), maximum }).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (near, _) = listener.accept().unwrap();
+    let bytes: Vec<u8> = (0..20_000_u32).map(|at| at as u8).collect();
+    let memory: Arc<[u8]> = Arc::from(&bytes[..]);
+    let how = How { more_follows: false, zero_copy: true };
+    ring.send(near.as_fd(), 3, (bytes.clone(), Some((Arc::clone(&memory), 0..memory.len()))), how);
+    // It comes back with its first completion, as what was copied does.
+    assert_eq!(sent(&mut ring, 3).0.unwrap(), 2 * bytes.len());
+    let mut seen = vec![0; 2 * bytes.len()];
+    far.read_exact(&mut seen).unwrap();
+    assert!(seen == bytes.repeat(2));
+    assert_eq!((ring.in_flight(), Arc::strong_count(&memory)), (0, 1));
 }

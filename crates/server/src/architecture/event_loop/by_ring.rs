@@ -142,12 +142,13 @@ impl EventLoop {
     /// receive. Watches the server's socket if only that can tell how the request goes on. Returns whether
     /// that is possible.
     pub(super) fn watch_link_by_ring(&mut self, index: u32) -> bool {
-        let Self { waiting, connections, links, complaints, service, .. } = self;
+        let Self { waiting, connections, complaints, service, .. } = self;
         let (Some(ring), Some(registered)) = (waiting.events.ring(), connections.get_mut(index)) else {
             return true;
         };
         let token = Token { kind: Kind::Application, generation: registered.generation, index };
-        let Some((link, (wants_input, wants_room))) = registered.conversation.link() else { return true };
+        let Registered { conversation, links, .. } = registered;
+        let Some((link, (wants_input, wants_room))) = conversation.link() else { return true };
         if Token::from_number(link.watched_as) != Some(token) {
             // It is new, or was another client's.
             if link.registration != Registration::None {

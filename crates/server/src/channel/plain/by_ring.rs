@@ -25,8 +25,8 @@ pub(super) struct ByRing {
     pub(super) is_sending: bool,
     /// Something waits until all is sent.
     is_awaited: bool,
-    /// Files were sent, by calls.
-    has_sent_files: bool,
+    /// The client has asked for a file, which calls send.
+    has_files: bool,
 }
 
 /// Puts runs of memory into the outbox, and returns how many bytes they have. `shared` returns the last run
@@ -75,17 +75,17 @@ impl Plain {
         self.ring.is_sending
     }
 
-    /// A part of a file was sent, by a call.
+    /// A part of a file is sent, by a call.
     #[inline]
-    pub(super) fn has_sent_a_file(&mut self) {
-        self.ring.has_sent_files = true;
+    pub(super) fn has_a_file(&mut self) {
+        self.ring.has_files = true;
     }
 
     /// Whether the client's input is better watched, and received by calls. A receive costs the ring more
     /// than a call where sending takes calls in any case: 1% of the CPU time for 100 KB.
     #[inline]
     pub fn is_better_watched(&self) -> bool {
-        self.ring.has_sent_files && !self.ring.is_receiving
+        self.ring.has_files && !self.ring.is_receiving
     }
 
     /// Whether the ring receives.

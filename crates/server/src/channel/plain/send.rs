@@ -109,7 +109,7 @@ impl Plain {
         let sent = self.perform(service, operation, &runs, most, resident);
         drop(runs);
         if is_file {
-            self.has_sent_a_file();
+            self.has_a_file();
         }
         sent
     }

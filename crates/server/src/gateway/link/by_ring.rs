@@ -17,6 +17,7 @@ use crate::outbox::Outbox;
 
 /// What a ring does for a connection.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a connection, a byte each")]
 pub(super) struct ByRing {
     /// It receives.
     is_receiving: bool,
@@ -46,11 +47,6 @@ enum Sending {
 }
 
 impl Link {
-    /// Whether a ring moves the connection's bytes.
-    pub fn has_ring(&self) -> bool {
-        self.ring.is_some()
-    }
-
     /// Whether the ring receives.
     pub(super) fn is_receiving(&self) -> bool {
         self.ring.as_ref().is_some_and(|ring| ring.is_receiving)
@@ -59,6 +55,11 @@ impl Link {
     /// Whether the ring sends, or is about to.
     pub(super) fn is_sending(&self) -> bool {
         self.ring.as_ref().is_some_and(|ring| ring.sending != Sending::Nothing)
+    }
+
+    /// Whether the ring has something to complete. What was only posted, it does not know.
+    pub(super) fn has_operations(&self) -> bool {
+        self.ring.as_ref().is_some_and(|ring| ring.is_receiving || ring.sending == Sending::Handed)
     }
 
     /// Whether the ring has sent a part of the request since the last call.
@@ -145,7 +146,7 @@ impl Link {
             }
             // It had no buffer. A call needs none.
             Err(error) if is_exhaustion(&error) => {}
-            // The end, or an error. The next call says which.
+            // The end, or an error. The next call returns the end.
             _ => self.hung_up = true,
         }
     }

@@ -1,5 +1,6 @@
 //! A ring and its clients: whatever they do, no operation of theirs is left over, no buffer, and no open
-//! file. `RING_SECONDS` says for how long random clients come; 3 by default.
+//! file. `RING_SECONDS` says for how long random clients come; 3 by default. For more than five minutes, run
+//! the test program itself: nextest ends a test after that.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

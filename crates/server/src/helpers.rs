@@ -11,9 +11,9 @@
 //! no client while a new job would take longer than the configured delay
 //! ([`is_behind`](Helpers::is_behind)).
 //!
-//! A helper is started when there is a job for it, no idle helper, and room for one more. It ends when it has been idle for
-//! [`IDLE`]. While a process has one thread, the kernel needs no atomic operations to find a descriptor: an
-//! event loop whose files are in memory saves 2% of its CPU time.
+//! A helper is started when there is a job for it, no idle helper, and room for one more. It ends when it
+//! has been idle for [`IDLE`]. While a process has one thread, the kernel needs no atomic operations to find
+//! a descriptor.
 //!
 //! A disk that hangs blocks the threads that access it, and nothing can interrupt them. So a helper whose
 //! job takes long is *stuck*, and another helper is started in addition, up to a bound. If half as many

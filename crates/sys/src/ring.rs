@@ -490,8 +490,8 @@ impl Ring {
 
     fn push_registration(&mut self, entry: Entry) {
         self.counts.registrations += 1;
-        // SAFETY: the number that the kernel reads is in `files`, which is not moved, or is static. The kernel
-        // reads it when the operation is handed over, which is while the ring lives.
+        // SAFETY: the number that the kernel reads is in `files`, which is not moved, or is static. It is
+        // read when the operation is handed over, which is while the ring lives.
         unsafe { self.push(entry.flags(Flags::SKIP_SUCCESS), name(Kind::Silent, 0)) };
     }
 

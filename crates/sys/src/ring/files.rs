@@ -26,9 +26,8 @@ struct Place {
 /// What the kernel reads when it empties a place.
 static NOTHING: RawFd = -1;
 
-/// Whether registered sockets can be closed at any time. Before Linux 6.13 the kernel keeps one open until
-/// all operations on registered descriptors have completed that were handed over before its end, also those of
-/// other clients.
+/// Whether registered sockets can be closed at any time. Before Linux 6.13 the kernel keeps each open until
+/// all operations on registered sockets have completed that were begun before its end.
 ///
 /// # Errors
 ///

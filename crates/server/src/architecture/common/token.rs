@@ -30,7 +30,7 @@ const KINDS: [Kind; 6] =
 
 const KIND_AT: u32 = 48;
 const KIND_BITS: u32 = 3;
-/// How many descriptors that have the same token in succession are told apart. A ring's names have 56 bits.
+/// How many successive descriptors with the same token have different names. A ring's names have 56 bits.
 const SUCCESSIONS: u64 = 1 << (56 - KIND_AT - KIND_BITS);
 
 impl Token {

@@ -42,6 +42,14 @@ fn sent(ring: &mut Ring, of: u64) -> (io::Result<usize>, Vec<u8>) {
 
 const MORE: How = How { more_follows: true, zero_copy: false };
 
+const NO_COPY: How = How { more_follows: false, zero_copy: true };
+
+fn tcp_pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (listener.accept().unwrap().0, far)
+}
+
 fn pair() -> (UnixStream, UnixStream) {
     UnixStream::pair().unwrap()
 }
@@ -323,15 +331,12 @@ fn a_ring_that_is_dropped_leaves_nothing_to_the_kernel() {
 #[test]
 fn what_is_sent_without_a_copy_comes_back_when_the_network_has_no_more_use_for_it() {
     let mut ring = Ring::new().unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (near, _) = listener.accept().unwrap();
+    let (near, mut far) = tcp_pair();
     let bytes: Vec<u8> = (0..20_000_u32).map(|at| at as u8).collect();
     let memory: Arc<[u8]> = Arc::from(&bytes[..]);
-    let how = How { more_follows: false, zero_copy: true };
     for shared in [None, Some((Arc::clone(&memory), 0..memory.len()))] {
         let length = bytes.len() * (1 + usize::from(shared.is_some()));
-        ring.send(near.as_fd(), 3, (bytes.clone(), shared), how);
+        ring.send(near.as_fd(), 3, (bytes.clone(), shared), NO_COPY);
         let (result, held) = sent(&mut ring, 3);
         assert_eq!((result.unwrap(), held), (length, Vec::new()));
         // It can't be cancelled any more, and the next send has the same name.
@@ -403,13 +408,10 @@ fn what_the_kernel_has_no_memory_to_pin_is_sent_with_a_copy() {
     let mut ring = Ring::new().unwrap();
     let maximum = getrlimit(Resource::Memlock).maximum;
     setrlimit(Resource::Memlock, Rlimit { current: Some(4096), maximum }).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (near, _) = listener.accept().unwrap();
+    let (near, mut far) = tcp_pair();
     let bytes: Vec<u8> = (0..20_000_u32).map(|at| at as u8).collect();
     let memory: Arc<[u8]> = Arc::from(&bytes[..]);
-    let how = How { more_follows: false, zero_copy: true };
-    ring.send(near.as_fd(), 3, (bytes.clone(), Some((Arc::clone(&memory), 0..memory.len()))), how);
+    ring.send(near.as_fd(), 3, (bytes.clone(), Some((Arc::clone(&memory), 0..memory.len()))), NO_COPY);
     // It comes back with its first completion, as what was copied does.
     assert_eq!(sent(&mut ring, 3).0.unwrap(), 2 * bytes.len());
     let mut seen = vec![0; 2 * bytes.len()];

@@ -11,8 +11,7 @@ pub(super) struct Registered {
     pub(super) conversation: Plain,
     pub(super) registration: Registration,
     pub(super) generation: u16,
-    /// Counts its connections to applications, so that a ring's operations for one are told from those for
-    /// the one before.
+    /// Counts its connections to applications: a ring's operations for each have another name.
     pub(super) links: u8,
     /// It is due for a turn already. It gets one turn, however many reasons there are.
     pub(super) due: bool,

@@ -5,7 +5,7 @@
 //!   the ring holds, the request receives the rest by calls.
 //! - Records that are complete are *posted*. The event loop hands them to the ring
 //!   ([`take_posted`](Link::take_posted)), and nothing else is sent until they have gone
-//!   ([`has_sent`](Link::has_sent)). Bodies that are sent from where they lie, and descriptors, go by calls.
+//!   ([`has_sent`](Link::has_sent)). Calls send large bodies, without a copy, and pass descriptors.
 
 use std::io;
 

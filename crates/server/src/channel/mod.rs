@@ -1,9 +1,200 @@
-//! Channels. A channel moves the bytes of a [`Conversation`](crate::conversation::Conversation): it receives
-//! input, sends what the conversation wants sent, and ends the connection as the conversation wants.
+//! A client's socket, and the calls on it: to receive, to send, and to end the connection.
 //!
-//! There is one channel, [`plain`]. It makes system calls on a socket, whose results are known at once, and
-//! does not change the bytes.
+//! A channel can [receive](Plain::receive) and [send](Plain::send) until something would block, or until
+//! its quantum for the turn is used up. If sends may block ([`sends`](crate::sends)), a send that was
+//! broken off uses up the quantum, too. The channel does not know its caller or what waits for events.
+//! The event-driven architectures call [`Plain::work`], which alternates between both directions. Each
+//! stage of a pipeline calls one of them, and hands the channel on.
+//!
+//! A ring may move the bytes instead of calls ([`by_ring`]).
+//!
+//! A channel gives access to its conversation: it dereferences to it.
 
-pub mod plain;
+mod application;
+mod by_ring;
+mod receive;
+mod send;
+#[cfg(test)]
+mod tests;
+mod work;
 
-pub use plain::{Client, Plain};
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use http1::Tick;
+use sys::socket::{self, PeerAddress};
+
+use self::by_ring::ByRing;
+use crate::conversation::{Conversation, Next, Turn};
+use crate::line::Line;
+use crate::service::Service;
+
+/// A connection that was just accepted.
+#[derive(Debug)]
+pub struct Client {
+    /// Its socket.
+    pub socket: OwnedFd,
+    /// The other end's address.
+    pub peer: PeerAddress,
+    /// The connection begins with a [PROXY header](crate::proxies::header).
+    pub is_announced: bool,
+    /// The least number of milliseconds that the connection has waited in the accept queue, if that was
+    /// measured.
+    pub waited_ms: Option<u32>,
+}
+
+/// A client being served over its socket.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about the socket, a byte each")]
+pub struct Plain {
+    /// Dropped before the conversation, which may have a connection to the application that the socket
+    /// was passed to.
+    socket: OwnedFd,
+    conversation: Conversation,
+    /// The socket may have input: set by an event, cleared by finding it empty.
+    readable: bool,
+    /// The socket may have room: cleared by finding it full.
+    writable: bool,
+    /// The client has shut down its side, which an empty read will confirm.
+    hung_up: bool,
+    /// Sends block while the socket is full.
+    blocks: bool,
+    /// The socket is a Unix socket, which may carry descriptors.
+    is_local: bool,
+    /// What a ring does for the client.
+    ring: ByRing,
+    /// When what the ring sends must be sent.
+    sent_by: Tick,
+}
+
+impl Plain {
+    /// A channel to a client that was just accepted.
+    pub fn new(Client { socket, peer, is_announced, waited_ms }: Client, service: &Service) -> Self {
+        Self {
+            is_local: peer == PeerAddress::Unix,
+            conversation: Conversation::new(peer, is_announced, waited_ms, service),
+            socket,
+            // Clients usually send at once, and trying to read is cheaper than asking for an event.
+            readable: true,
+            writable: true,
+            hung_up: false,
+            blocks: service.sends_block,
+            ring: ByRing::default(),
+            sent_by: service.clock.tick,
+        }
+    }
+
+    /// What the client's socket can do other than moving bytes.
+    #[inline]
+    fn line(&self) -> Line<'_> {
+        Line::plain(self.socket.as_fd(), self.blocks)
+    }
+
+    /// Records an event.
+    pub fn note(&mut self, readable: bool, writable: bool, hung_up: bool) {
+        self.readable |= (readable || hung_up) && !self.ring.is_receiving;
+        self.writable |= (writable || hung_up) && !self.ring.is_sending;
+        self.hung_up |= hung_up;
+    }
+
+    /// Leaves it to an event to report input.
+    pub fn await_input(&mut self) {
+        self.readable = false;
+    }
+
+    /// Whether an event is needed to continue reading or writing, as the conversation needs.
+    pub fn waits_for(&self) -> (bool, bool) {
+        let (input, room) = self.conversation.needs();
+        (input && !self.readable, room && !self.writable)
+    }
+
+    /// Handles a deadline that has passed, and continues with what follows. `None`: nothing has ended, so
+    /// ask for the deadline again.
+    pub fn timeout(&mut self, service: &mut Service) -> Option<Turn> {
+        if self.is_sent_too_slowly(service) {
+            return Some(Turn::Reset);
+        }
+        match self.expire(service)? {
+            Next::Turn(turn) => Some(turn),
+            Next::Receive | Next::Send => Some(self.work(service)),
+        }
+    }
+
+    /// Handles a deadline that has passed. An answer to the client is planned, not sent. `None`: nothing
+    /// has ended, so ask for the deadline again.
+    pub fn expire(&mut self, service: &mut Service) -> Option<Next> {
+        let line = Line::plain(self.socket.as_fd(), self.blocks);
+        self.conversation.expire(service, line)
+    }
+
+    /// Ends whatever the client is slow at, because others wait for its slot. If the client is owed an
+    /// answer, the answer is planned, not sent.
+    pub fn give_up(&mut self, service: &mut Service) {
+        let line = Line::plain(self.socket.as_fd(), self.blocks);
+        self.conversation.give_up(service, line);
+    }
+
+    /// Ends whatever the client is slow at, because others wait for its slot. If the client is owed an
+    /// answer, the answer is sent. The client's own end is not awaited.
+    pub fn make_room(&mut self, service: &mut Service) -> Turn {
+        self.give_up(service);
+        match self.work(service) {
+            Turn::Blocked if self.conversation.machine().is_lingering() => Turn::Close,
+            turn => turn,
+        }
+    }
+
+    /// Gives back everything that belongs to the worker, and the socket.
+    pub fn end(self, service: &mut Service) -> OwnedFd {
+        self.cut_off();
+        self.conversation.end(service);
+        self.socket
+    }
+
+    /// Makes the end of the connection differ from the end of a reply, if one is under way. Some clients
+    /// know the end of a reply only by the end of the connection. If the socket was passed to an
+    /// application, this ends it for all processes that may have a copy. Call this before the channel is
+    /// dropped.
+    pub fn cut_off(&self) {
+        if self.conversation.was_lent() {
+            self.end_lent();
+        } else if self.conversation.awaits_send() {
+            // The helper has a copy of the socket. This ends the connection for both.
+            let _ = socket::disconnect(self.socket.as_fd());
+        } else if self.conversation.is_in_a_reply() {
+            // Otherwise it is closed like any other socket.
+            let _ = socket::reset_when_closed(self.socket.as_fd());
+        }
+    }
+
+    /// Ends a connection whose socket was passed to an application, which may have a copy.
+    #[cold]
+    fn end_lent(&self) {
+        // The client may have ended it already.
+        let _ = if self.conversation.is_cut_short() {
+            socket::disconnect(self.socket.as_fd())
+        } else {
+            socket::shut_down(self.socket.as_fd())
+        };
+    }
+}
+
+impl Deref for Plain {
+    type Target = Conversation;
+
+    fn deref(&self) -> &Conversation {
+        &self.conversation
+    }
+}
+
+impl DerefMut for Plain {
+    fn deref_mut(&mut self) -> &mut Conversation {
+        &mut self.conversation
+    }
+}
+
+impl AsFd for Plain {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

@@ -115,7 +115,7 @@ impl<P> Plan<P> {
             stamp.begin_ok(&mut content.own);
         } else {
             status.write_line(&mut content.own);
-            content.own.extend_from_slice(stamp.lines());
+            stamp.go_on(&mut content.own);
         }
         Self::begun(content, status, terms)
     }
@@ -132,7 +132,7 @@ impl<P> Plan<P> {
         debug_assert!(!reason.iter().any(|b| matches!(b, b'\r' | b'\n' | 0)));
         content.own.clear();
         status.write_line_with(reason, &mut content.own);
-        content.own.extend_from_slice(stamp.lines());
+        stamp.go_on(&mut content.own);
         Self::begun(content, status, terms)
     }
 

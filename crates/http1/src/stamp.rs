@@ -21,6 +21,8 @@ pub struct Stamp {
     /// The status line of nearly every reply, then these lines.
     lines: [u8; ROOM],
     date_at: usize,
+    /// A line that follows them.
+    more: Box<[u8]>,
 }
 
 impl Stamp {
@@ -34,9 +36,15 @@ impl Stamp {
         // There is room for the longest name, so this cannot fail.
         let _ = write!(room, "{}{server}", Status::OK_LINE);
         let date_at = ROOM - room.len();
-        let mut stamp = Self { unix_secs, lines, date_at };
+        let mut stamp = Self { unix_secs, lines, date_at, more: Box::default() };
         stamp.write_date();
         stamp
+    }
+
+    /// With another field line, which has its line end.
+    #[must_use]
+    pub fn with_line(self, line: &str) -> Self {
+        Self { more: line.as_bytes().into(), ..self }
     }
 
     /// Formats the date again if the second has changed.
@@ -58,11 +66,20 @@ impl Stamp {
         &self.lines[Status::OK_LINE.len()..self.end()]
     }
 
+    /// Continues a head with all lines.
+    pub(crate) fn go_on(&self, head: &mut Vec<u8>) {
+        head.extend_from_slice(self.lines());
+        head.extend_from_slice(&self.more);
+    }
+
     /// Begins a head with the status line of a 200 and these lines.
     #[inline]
     pub(crate) fn begin_ok(&self, head: &mut Vec<u8>) {
         head.extend_from_slice(&self.lines);
         head.truncate(self.end());
+        if !self.more.is_empty() {
+            head.extend_from_slice(&self.more);
+        }
     }
 
     fn end(&self) -> usize {
@@ -88,6 +105,11 @@ mod tests {
         stamp.update(784_111_778);
         assert_eq!(stamp.lines(), b"Server: sluice\r\nDate: Sun, 06 Nov 1994 08:49:38 GMT\r\n");
         assert_eq!(Stamp::new("", 0).lines(), b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n");
+        let (mut ok, mut other) = (Vec::new(), Vec::new());
+        let stamp = stamp.with_line("A: b\r\n");
+        stamp.begin_ok(&mut ok);
+        stamp.go_on(&mut other);
+        assert!(ok.ends_with(b" GMT\r\nA: b\r\n") && other == ok[Status::OK_LINE.len()..]);
     }
 
     #[test]

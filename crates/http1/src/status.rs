@@ -78,6 +78,7 @@ impl Status {
     pub const PARTIAL_CONTENT: Self = Self(206);
     pub const MOVED_PERMANENTLY: Self = Self(301);
     pub const NOT_MODIFIED: Self = Self(304);
+    pub const PERMANENT_REDIRECT: Self = Self(308);
     pub const BAD_REQUEST: Self = Self(400);
     pub const FORBIDDEN: Self = Self(403);
     pub const NOT_FOUND: Self = Self(404);
@@ -98,12 +99,13 @@ impl Status {
     pub const VERSION_NOT_SUPPORTED: Self = Self(505);
 
     /// The codes that this server sends, in ascending order.
-    pub const SENT: [Self; 23] = [
+    pub const SENT: [Self; 24] = [
         Self::OK,
         Self::NO_CONTENT,
         Self::PARTIAL_CONTENT,
         Self::MOVED_PERMANENTLY,
         Self::NOT_MODIFIED,
+        Self::PERMANENT_REDIRECT,
         Self::BAD_REQUEST,
         Self::FORBIDDEN,
         Self::NOT_FOUND,

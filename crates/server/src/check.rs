@@ -14,6 +14,7 @@ use crate::config::{Configuration, ListenAddress, Settings};
 use crate::listeners::ListenError;
 use crate::status::client;
 use crate::supervisor::{self, RunError, url};
+use crate::tls::Pairs;
 use crate::{error_log, status};
 
 /// Findings of a check that are not errors, as text for people.
@@ -43,6 +44,11 @@ pub fn check(configuration: &Configuration) -> Result<Findings, RunError> {
             LogFile::check(&log.target)?;
         }
         addresses(settings, &mut findings)?;
+        // Before the user changes, as in `serve`: the keys may be for the user alone who starts the server.
+        let pairs = Pairs::read(settings)?;
+        let now = sys::clock::realtime_secs() as i64;
+        findings.notes.extend(pairs.described(now));
+        findings.warnings.extend(pairs.doubts(settings, now));
         supervisor::raise_descriptor_limit()?;
         supervisor::become_user(settings)?;
         supervisor::try_out(settings)?;
@@ -55,7 +61,8 @@ fn addresses(settings: &Settings, findings: &mut Findings) -> Result<(), RunErro
     let running = settings.status.as_ref().and_then(|status| client::snapshot(status).ok());
     let listeners = running.iter().flat_map(|running| &running.listeners);
     let known: HashSet<&str> = listeners.map(|listener| listener.address.as_str()).collect();
-    let is_running_at = |address: &ListenAddress| known.contains(url(address).as_str());
+    let is_running_at =
+        |address: &ListenAddress| known.contains(url(address, settings.speaks_tls_at(address)).as_str());
     let plan = settings.addresses_of_copies().map_err(ListenError::Plan)?;
     // Sockets that were passed to the server differ from those of the settings.
     let is_known = running.is_some() && plan.iter().flatten().any(is_running_at);

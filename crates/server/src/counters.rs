@@ -164,6 +164,12 @@ sys::shareable! {
 
         /// Connections closed because they did not begin with the required PROXY header.
         pub proxy_headers_refused: Counter,
+        /// Complete TLS handshakes, resumed ones included.
+        pub tls_handshakes: Counter,
+        /// Those that have continued an earlier session.
+        pub tls_resumed: Counter,
+        /// Connections closed because the client broke the TLS protocol, or did not speak it.
+        pub tls_failures: Counter,
         /// Bytes of bodies and replies that are kept in memory for applications.
         pub application_memory_bytes: Counter,
         /// Connections that the reserved memory has room for.

@@ -40,6 +40,7 @@ pub mod placement;
 pub mod plain;
 pub mod proxies;
 pub mod registration;
+pub mod secured;
 #[cfg(test)]
 mod seeded;
 pub mod sends;
@@ -49,6 +50,7 @@ pub mod slab;
 pub mod status;
 pub mod supervisor;
 pub mod timers;
+pub mod tls;
 
 pub use check::{Findings, check};
 pub use supervisor::{RunError, run};

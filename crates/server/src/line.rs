@@ -24,16 +24,11 @@ impl<'a> Line<'a> {
     /// For a client without a socket.
     pub const NONE: Line<'static> = Line { socket: None, is_plain: false, blocks: false };
 
-    /// For a client that reads exactly what is written to this socket. `blocks`: calls on it block.
+    /// For a client with this socket. `is_plain`: it reads exactly what is written to the socket.
+    /// Otherwise it cannot be lent. `blocks`: calls on the socket block.
     #[inline]
-    pub fn plain(socket: BorrowedFd<'a>, blocks: bool) -> Self {
-        Self { socket: Some(socket), is_plain: true, blocks }
-    }
-
-    /// For a client whose bytes on this socket are encoded. It cannot be lent.
-    #[inline]
-    pub fn veiled(socket: BorrowedFd<'a>) -> Self {
-        Self { socket: Some(socket), is_plain: false, blocks: false }
+    pub fn of(socket: BorrowedFd<'a>, is_plain: bool, blocks: bool) -> Self {
+        Self { socket: Some(socket), is_plain, blocks }
     }
 
     /// Whether the client sends no more ([`socket::has_hung_up`]).

@@ -49,6 +49,13 @@ impl Outbox {
         self.post = Some(Post { bytes: (buffer, shared), how });
     }
 
+    /// Puts in records of TLS. `how` says what is possible.
+    pub fn put_records(&mut self, records: Vec<u8>, mut how: How) {
+        debug_assert!(self.post.is_none(), "one turn sends once");
+        how.zero_copy &= self.zero_copy && records.len() >= Self::WORTH_ZERO_COPY;
+        self.post = Some(Post { bytes: (records, None), how });
+    }
+
     /// Takes out what is to be sent.
     #[inline]
     pub fn take(&mut self) -> Option<Post> {

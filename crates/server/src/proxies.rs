@@ -23,7 +23,7 @@ use self::forwarded::{elements, members, node, parameter};
 use self::header::Announced;
 use self::networks::Networks;
 use self::origin::Origin;
-use crate::config::{CopiesBy, ListenAddress, Settings, ToldOrigin, TrustedProxy};
+use crate::config::{ListenAddress, Settings, ToldOrigin, TrustedProxy};
 
 /// Which client a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,15 +58,7 @@ pub struct Proxies {
 impl Proxies {
     /// According to the settings.
     pub fn new(settings: &Settings) -> Self {
-        let mut announcing: HashSet<_> = settings.proxy_protocol.iter().cloned().collect();
-        if settings.copies_by == CopiesBy::Port && !announcing.is_empty() {
-            // Each copy's addresses are in the order of the addresses that they were made from.
-            let copies = settings.addresses_of_copies().unwrap_or_default();
-            let made = copies.iter().flat_map(|addresses| settings.listen.iter().zip(addresses));
-            let announced = made.filter(|(first, _)| announcing.contains(first));
-            let announced: Vec<_> = announced.map(|(_, address)| address.clone()).collect();
-            announcing.extend(announced);
-        }
+        let announcing = settings.with_copies_of(&settings.proxy_protocol);
         let networks = settings.trusted_proxies.iter().filter_map(|proxy| match proxy {
             TrustedProxy::Network(network) => Some(network.bounds()),
             TrustedProxy::Unix => None,

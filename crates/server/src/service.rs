@@ -6,6 +6,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use http1::{Ended, Head, Limits, Plan, ProtocolError, Sheet, Stamp, Status, Terms, Tick};
 use sys::pages::Pages;
@@ -24,6 +25,7 @@ use crate::listeners::Listener;
 use crate::outbox::Outbox;
 use crate::proxies::Proxies;
 use crate::sends::BlockingSends;
+use crate::tls::{self, Scratch, TlsTerms};
 
 /// The smallest buffer for input from a socket. It is larger if the limits allow a larger head.
 const SCRATCH: usize = 64 << 10;
@@ -79,8 +81,16 @@ pub struct Service {
     /// Whether this worker reports the contents of the open-file table. If several workers share one, only
     /// the first reports it, so that it counts once.
     pub tells_of_table: bool,
+    /// What TLS works with, if clients speak it.
+    pub tls: Scratch,
+    /// How clients that speak TLS are served, and where.
+    pub tls_terms: Option<Arc<TlsTerms>>,
+    /// Requests without TLS are redirected to https, at this port.
+    https_port: Option<u16>,
     tickets: u64,
     stamp: Stamp,
+    /// For replies over TLS. It changes places with `stamp` while such a client has its turn.
+    other_stamp: Stamp,
 }
 
 /// Surplus of some threads that serve the same connections, for those that have too little.
@@ -175,8 +185,12 @@ impl Service {
             hears_hang_ups: false,
             helpers_send: None,
             disk_timeout_ticks: http1::Timeouts::ticks(settings.amped.disk_timeout.as_millis() as u64),
+            tls: Scratch::default(),
+            tls_terms: None,
+            https_port: settings.https_port(),
             tickets: 0,
             stamp: Stamp::new(SERVER, clock.unix_secs),
+            other_stamp: Stamp::new(SERVER, clock.unix_secs).with_line(&tls::hsts(settings)),
         })
     }
 
@@ -287,6 +301,35 @@ impl Service {
     pub fn answer(&mut self, head: &Head<'_>, looked: Option<&Prefetched>) -> Answer {
         let sheet = self.sheet();
         self.content.answer(head, (looked, self.may_block), self.clock.ms, sheet, &self.stamp)
+    }
+
+    /// Whether requests without TLS are redirected to https.
+    pub fn redirects_to_https(&self) -> bool {
+        self.https_port.is_some()
+    }
+
+    /// The reply that redirects a request to https, with the same host and target. `None`: the request is
+    /// answered as it is, because it asks for what proves to a certificate authority that the host is ours
+    /// (RFC 8555 section 8.3), or has no host.
+    pub fn redirect_to_https(&mut self, head: &Head<'_>) -> Option<Plan<Pin>> {
+        let host = head.host_name().filter(|host| !host.is_empty())?;
+        let port = self.https_port.filter(|_| !head.path.starts_with(b"/.well-known/acme-challenge/"))?;
+        let sheet = self.sheet();
+        Some(self.content.redirect_to_https(head, (host, port), sheet, &self.stamp))
+    }
+
+    /// The reply to a request that came without TLS where TLS is spoken. The connection ends with it.
+    pub fn demand_tls(&mut self, head: &Head<'_>) -> Plan<Pin> {
+        const TEXT: &str = "This address speaks TLS. Use https:// instead of http://.\n";
+        let mut plan = Plan::new(self.sheet(), Status::BAD_REQUEST, head.terms.closing(), &self.stamp);
+        plan.text("text/plain; charset=utf-8", TEXT.as_bytes());
+        plan
+    }
+
+    /// Begins or ends the turn of a client that speaks TLS.
+    pub fn change_stamps(&mut self) {
+        std::mem::swap(&mut self.stamp, &mut self.other_stamp);
+        self.stamp.update(self.clock.unix_secs);
     }
 
     /// A number that is unique in this worker.

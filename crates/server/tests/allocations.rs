@@ -99,7 +99,7 @@ fn count(mechanism: Events, root: &Path, log: Option<&Path>) {
     };
     settings.access_log = log.map(|path| to(path.to_owned()));
     let access_log = log.map(|path| to(path.with_file_name("site.log")));
-    settings.sites = vec![SiteSettings { hosts, access_log, files: settings.files.clone() }];
+    settings.sites = vec![SiteSettings::new(hosts, access_log, settings.files.clone())];
 
     let counters: &'static Counters = Box::leak(Box::default());
     let start =

@@ -21,6 +21,7 @@ pub mod alarm;
 pub mod allocator;
 pub mod client;
 pub mod clock;
+pub mod confinement;
 pub mod coroutine;
 pub mod descriptors;
 pub mod epoll;

@@ -59,6 +59,22 @@ impl MemoryFile {
         Ok(Self { file, size })
     }
 
+    /// A file that this process has inherited.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput`: it is not a file in memory that is sealed against shrinking.
+    pub fn adopt(file: OwnedFd) -> io::Result<Self> {
+        let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "not a sealed file in memory");
+        // Only files in memory have seals.
+        let seals = rustix::fs::fcntl_get_seals(&file).map_err(|_| wrong())?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return Err(wrong());
+        }
+        let size = u64::try_from(rustix::fs::fstat(&file)?.st_size).map_err(|_| wrong())?;
+        Ok(Self { file, size })
+    }
+
     /// Its size in bytes.
     pub fn size(&self) -> u64 {
         self.size

@@ -6,7 +6,9 @@ mod identity;
 
 pub(crate) use children::is_single_threaded;
 pub use children::{Ended, any_ended, ended, fork, fork_sharing_descriptors, kill, reap, send};
-pub use identity::{drop_privileges, group_id, identity, is_root, runs_as, user_id};
+pub use identity::{
+    drop_privileges, drop_privileges_but_reading, group_id, identity, is_root, runs_as, user_id,
+};
 
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;

@@ -9,7 +9,9 @@ use std::sync::atomic::{
     AtomicUsize, Ordering,
 };
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+use crate::memory_file::MemoryFile;
 
 /// Types that may be stored in memory shared by processes.
 ///
@@ -120,6 +122,24 @@ impl<T: Shareable> Shared<T> {
                 MapFlags::SHARED,
             )?
         };
+        let memory = NonNull::new(memory.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { memory, owns: PhantomData })
+    }
+
+    /// The beginning of a memory file. It is shared with all processes that have the file, too.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput`: the file is smaller. Or there is no memory.
+    pub fn of_file(file: &MemoryFile) -> io::Result<Self> {
+        const { assert!(align_of::<T>() <= 4_096, "a mapping begins at a page") };
+        if file.size() < Self::LENGTH as u64 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing. The file is sealed
+        // against shrinking, so the memory stays there.
+        let memory = unsafe { mmap(ptr::null_mut(), Self::LENGTH, access, MapFlags::SHARED, file, 0)? };
         let memory = NonNull::new(memory.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { memory, owns: PhantomData })
     }

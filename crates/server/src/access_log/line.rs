@@ -18,6 +18,7 @@ use crate::config::LogFormat;
 use crate::dates::rfc3339;
 use crate::ip_text::IpText;
 use crate::proxies::origin::Origin;
+use crate::secured::Facts;
 
 /// Most bytes of a target in a short line.
 const SHOWN: usize = 120;
@@ -148,6 +149,19 @@ pub(super) fn add_origin(format: LogFormat, line: &mut Vec<u8>, origin: &Origin)
         if let Some(port) = origin.port {
             drop(write!(line, ",\"port\":{port}"));
         }
+    });
+}
+
+/// Adds what a TLS handshake has established to a begun line, if the format has it.
+pub(super) fn add_tls(format: LogFormat, line: &mut Vec<u8>, facts: &Facts) {
+    add(format, line, |line| {
+        let Facts { version, cipher, server_name, is_resumed } = facts;
+        drop(write!(line, ",\"tls\":{{\"version\":\"{version}\",\"cipher\":\"{cipher}\""));
+        if let Some(name) = server_name {
+            line.extend_from_slice(b",\"server_name\":");
+            push_json_string(line, name.as_bytes());
+        }
+        drop(write!(line, ",\"resumed\":{is_resumed}}}"));
     });
 }
 

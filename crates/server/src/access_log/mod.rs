@@ -26,6 +26,7 @@ use sys::socket::PeerAddress;
 use crate::config::{LogFormat, WhenBehind};
 use crate::counters::Counters;
 use crate::proxies::origin::Origin;
+use crate::secured::Facts;
 use line::TimeText;
 pub use logs::{AccessLogs, LogNumber};
 pub use target::{LogFile, OpenError};
@@ -85,6 +86,12 @@ impl AccessLog {
     /// the format has it.
     pub fn add_origin(&self, line: &mut Vec<u8>, origin: &Origin) {
         line::add_origin(self.format, line, origin);
+    }
+
+    /// Adds to a line begun by [`begin`](Self::begin) what a TLS handshake has established, if the format has
+    /// it.
+    pub fn add_tls(&self, line: &mut Vec<u8>, facts: &Facts) {
+        line::add_tls(self.format, line, facts);
     }
 
     /// Adds to a line begun by [`begin`](Self::begin) the pool of the application that answered, how long

@@ -55,7 +55,7 @@ use self::waiting::Waiting;
 use super::common::ending::Ending;
 use super::common::token::{Kind, Token};
 use super::events::{EventMechanism, Registration};
-use crate::channel::{Client, Plain};
+use crate::channel::{Channel, Client};
 use crate::config::Settings;
 use crate::content::MayBlock;
 use crate::control::{Control, Phase};
@@ -222,7 +222,7 @@ impl EventLoop {
         if let Some(common) = &self.service.common {
             common.own(&client.socket);
         }
-        let mut conversation = Plain::new(client, &self.service);
+        let mut conversation = Channel::new(client, &self.service);
         if self.agenda.skips_new {
             conversation.await_input();
         }

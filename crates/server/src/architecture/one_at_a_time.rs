@@ -42,7 +42,7 @@ use self::yielding::Yielding;
 use super::common::ending::{Begins, Census, Ending};
 use super::common::listener_handles::{Accepted, ListenerHandle};
 use crate::accept::Gate;
-use crate::channel::{Client, Plain};
+use crate::channel::{Channel, Client};
 use crate::config::{Settings, Wake};
 use crate::control::{Control, Phase};
 use crate::conversation::Turn;
@@ -106,7 +106,7 @@ impl Worker {
         service.sends_block = true;
         service.sends = Some(BlockingSends::of_one_client(&service.counters.alarm_rings)?);
         crew.set_free(number, false);
-        service.counters.connection_bytes.raise_to(size_of::<Plain>() as u64);
+        service.counters.connection_bytes.raise_to(size_of::<Channel>() as u64);
         service.counters.connection_places.set(1);
         let this = Self {
             service,
@@ -224,7 +224,7 @@ impl Worker {
     /// Serves a client until its connection ends.
     fn serve(&mut self, client: Client) -> io::Result<()> {
         self.service.counters.connections_opened.add(1);
-        let mut client = Plain::new(client, &self.service);
+        let mut client = Channel::new(client, &self.service);
         if self.work_phase_skips_new {
             client.await_input();
         }
@@ -343,7 +343,7 @@ impl Worker {
     /// Whether the worker may wait for the client's next request in the call that receives it. It may if
     /// the client waits for nothing else, and the alarm interrupts that call in time. If so, marks the
     /// client as having input.
-    fn may_await_in_receive(&self, client: &mut Plain) -> bool {
+    fn may_await_in_receive(&self, client: &mut Channel) -> bool {
         let sends = self.service.sends.as_ref();
         let Some(within_ms) = sends.and_then(BlockingSends::breaks_off_within_ms) else { return false };
         let left = client.deadline().map(|deadline| deadline.remaining(self.service.clock.tick));
@@ -359,7 +359,7 @@ impl Worker {
 
     /// Waits until the client can go on, its deadline passes, the supervisor sends a request, or the next
     /// check is due. Returns whether the client can go on.
-    fn await_event(&mut self, client: &mut Plain, look: Tick) -> io::Result<bool> {
+    fn await_event(&mut self, client: &mut Channel, look: Tick) -> io::Result<bool> {
         self.service.rest();
         let now = self.service.clock.tick;
         let deadline = client.deadline().map(|deadline| deadline.remaining(now));
@@ -403,7 +403,7 @@ impl Worker {
     }
 
     /// Does what the supervisor requests.
-    fn heed_supervisor(&mut self, mut client: Option<&mut Plain>) {
+    fn heed_supervisor(&mut self, mut client: Option<&mut Channel>) {
         if let Notifier::Process = self.notifier {
             self.control.heed_signals();
         }
@@ -459,7 +459,7 @@ impl Worker {
     }
 
     /// Whether the client takes longer than it may while others wait.
-    fn is_too_slow(&self, progress: &mut Progress, client: &Plain) -> bool {
+    fn is_too_slow(&self, progress: &mut Progress, client: &Channel) -> bool {
         if client.waits_for_application() {
             return false;
         }
@@ -478,7 +478,7 @@ impl Worker {
     }
 
     /// Ends the client's connection because others wait.
-    fn let_go(&mut self, client: &mut Plain) -> Turn {
+    fn let_go(&mut self, client: &mut Channel) -> Turn {
         self.service.counters.connections_closed_under_pressure.add(1);
         client.make_room(&mut self.service)
     }
@@ -508,12 +508,12 @@ fn is_something(event: Ready) -> bool {
     event.readable || event.writable || event.hang_up || event.error
 }
 
-fn stage(client: &Plain) -> Stage {
+fn stage(client: &Channel) -> Stage {
     Stage { state: client.state(), requests: client.requests() }
 }
 
 /// How long a client that was just accepted has waited, at least.
-fn waited_ticks(client: &Plain) -> u32 {
+fn waited_ticks(client: &Channel) -> u32 {
     // For a client on a Unix socket this is unknown.
     tcp_info::waited_ms(client).unwrap_or(0) / Tick::MS
 }

@@ -7,13 +7,13 @@ use std::os::fd::AsFd as _;
 use sys::ring::How;
 use sys::socket::{self, Slice};
 
-use super::Plain;
+use super::Channel;
 use super::by_ring::post;
 use crate::conversation::{Attended, Body, Input, Passage, Passages, Turn};
 use crate::line::Line;
 use crate::service::Service;
 
-impl Plain {
+impl Channel {
     /// Continues with the application, if the conversation waits for one. `None`: it is over, or the
     /// conversation waits for something else.
     #[cold]
@@ -33,7 +33,7 @@ impl Plain {
     fn attend(&mut self, service: &mut Service, scratch: &mut [u8]) -> Option<Turn> {
         let mut share = service.quantum;
         if self.hung_up && self.line().has_hung_up() {
-            let line = Line::plain(self.socket.as_fd(), self.blocks);
+            let line = Line::of(self.socket.as_fd(), self.tls.is_none(), self.blocks);
             self.conversation.client_has_left(service, line);
             return None;
         }
@@ -43,13 +43,13 @@ impl Plain {
                 return Some(if self.readable { Turn::Unfinished } else { Turn::Application });
             }
         }
-        let line = Line::plain(self.socket.as_fd(), self.blocks);
+        let line = Line::of(self.socket.as_fd(), self.tls.is_none(), self.blocks);
         if self.conversation.begins_to_attend(service, line) == Attended::IsOver {
             return None;
         }
         loop {
             let was_writable = self.writable;
-            let line = Line::plain(self.socket.as_fd(), self.blocks);
+            let line = Line::of(self.socket.as_fd(), self.tls.is_none(), self.blocks);
             let is_full = !self.writable;
             if self.conversation.attend(service, line, scratch, &mut share, is_full) == Attended::IsOver {
                 return None;
@@ -60,7 +60,7 @@ impl Plain {
             }
             share = share.saturating_sub(sent);
             if share == 0 {
-                let line = Line::plain(self.socket.as_fd(), self.blocks);
+                let line = Line::of(self.socket.as_fd(), self.tls.is_none(), self.blocks);
                 let attended = self.conversation.has_used_share(service, line);
                 return (attended == Attended::GoesOn).then_some(Turn::Unfinished);
             }
@@ -84,7 +84,7 @@ impl Plain {
             if input.is_used_up() && self.receive_body(service, share) {
                 continue;
             }
-            let line = Line::plain(self.socket.as_fd(), self.blocks);
+            let line = Line::of(self.socket.as_fd(), self.tls.is_none(), self.blocks);
             match self.conversation.take_body(service, line, &mut input) {
                 Body::GoesOn => {}
                 Body::IsOver => break true,
@@ -95,7 +95,7 @@ impl Plain {
                 }
             }
         };
-        let line = Line::plain(self.socket.as_fd(), self.blocks);
+        let line = Line::of(self.socket.as_fd(), self.tls.is_none(), self.blocks);
         let attended = self.conversation.leaves_body(service, line, &input);
         (attended == Attended::GoesOn).then_some(is_complete)
     }
@@ -103,7 +103,7 @@ impl Plain {
     /// Receives bytes that can only be body directly into the body's buffer. `false`: there is no room
     /// there, or nothing to receive.
     fn receive_body(&mut self, service: &mut Service, share: &mut u64) -> bool {
-        if !self.readable || *share == 0 {
+        if !self.readable || *share == 0 || self.tls.is_some() {
             return false;
         }
         let Some((body, room)) = self.conversation.room_for_body(*share) else { return false };
@@ -122,6 +122,9 @@ impl Plain {
     /// Sends as much of an application's reply as there is room for, even if sends block. Returns how
     /// many bytes were sent.
     fn send_passages(&mut self, service: &mut Service) -> u64 {
+        if self.tls.is_some() {
+            return self.send_sealed_passages(service);
+        }
         let mut gone = 0;
         while self.writable {
             let mut runs = Passages::new();
@@ -170,7 +173,7 @@ impl Plain {
                     io::ErrorKind::WouldBlock => self.writable = false,
                     io::ErrorKind::Interrupted => {}
                     _ => {
-                        let line = Line::plain(self.socket.as_fd(), self.blocks);
+                        let line = Line::of(self.socket.as_fd(), self.tls.is_none(), self.blocks);
                         self.conversation.not_passed(service, line, &error);
                         break;
                     }

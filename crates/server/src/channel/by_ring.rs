@@ -1,5 +1,5 @@
 //! A client whose bytes a ring moves ([`sys::ring`]). What it sends comes by itself
-//! ([`has_received`](Plain::has_received)). What is sent to it lies in the [outbox](crate::outbox) first,
+//! ([`has_received`](Channel::has_received)). What is sent to it lies in the [outbox](crate::outbox) first,
 //! and counts as sent then, as it would in the socket's buffer. Until it has gone, nothing else is sent,
 //! and no other request is taken.
 
@@ -9,7 +9,7 @@ use http1::{Tick, TimerKind};
 use sys::ring::{How, Received, Shared};
 use sys::socket::Slice;
 
-use super::Plain;
+use super::Channel;
 use crate::buffers::Buffers;
 use crate::conversation::Unsent;
 use crate::outbox::Outbox;
@@ -51,7 +51,7 @@ pub(super) fn post(
     Some(bytes as u64)
 }
 
-impl Plain {
+impl Channel {
     /// Something was put into the outbox for this client.
     #[inline]
     pub(super) fn is_posted(&mut self, service: &Service) {
@@ -100,7 +100,7 @@ impl Plain {
         if is_receiving || is_awaited || self.readable || !self.conversation.needs().0 {
             return None;
         }
-        let room = self.conversation.room_for_more(service);
+        let room = self.conversation.room_for_more(service).saturating_sub(self.kept_sealed());
         // With no room, the conversation has more than it can use, and says so in its next turn.
         self.ring.is_receiving = room > 0;
         (room > 0).then_some(room)
@@ -111,7 +111,9 @@ impl Plain {
     #[inline]
     pub fn awaits_events(&self) -> bool {
         self.conversation.is_paused()
-            || !self.writable && !self.ring.is_sending && self.conversation.needs().1
+            || !self.writable
+                && !self.ring.is_sending
+                && (self.conversation.needs().1 || self.has_own_to_send())
     }
 
     /// The ring has received, or failed to.
@@ -123,7 +125,12 @@ impl Plain {
             Ok(bytes) => {
                 self.readable |= bytes.has_more() || self.hung_up;
                 service.counters.bytes_received.add(bytes.len() as u64);
-                self.conversation.keep_more(service, &bytes);
+                if self.tls.is_some() {
+                    self.readable = true;
+                    self.has_received_sealed(service, &bytes);
+                } else {
+                    self.conversation.keep_more(service, &bytes);
+                }
             }
             // It had no buffer. A call needs none.
             Err(error) if sys::socket::is_exhaustion(&error) => self.readable = true,
@@ -142,7 +149,7 @@ impl Plain {
             self.conversation.not_sent(service, Unsent::Broken(error));
             return true;
         }
-        is_awaited || self.conversation.needs().1
+        is_awaited || self.conversation.needs().1 || self.has_own_to_send()
     }
 
     /// When to call [`timeout`](Self::timeout), if nothing happens before.

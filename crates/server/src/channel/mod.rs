@@ -1,9 +1,10 @@
-//! A client's socket, and the calls on it: to receive, to send, and to end the connection.
+//! A channel moves the bytes of a [`Conversation`]: it has the client's socket, and makes the calls on it to
+//! receive, to send, and to end the connection. [TLS](tls) may lie between the two.
 //!
-//! A channel can [receive](Plain::receive) and [send](Plain::send) until something would block, or until
+//! A channel can [receive](Channel::receive) and [send](Channel::send) until something would block, or until
 //! its quantum for the turn is used up. If sends may block ([`sends`](crate::sends)), a send that was
 //! broken off uses up the quantum, too. The channel does not know its caller or what waits for events.
-//! The event-driven architectures call [`Plain::work`], which alternates between both directions. Each
+//! The event-driven architectures call [`Channel::work`], which alternates between both directions. Each
 //! stage of a pipeline calls one of them, and hands the channel on.
 //!
 //! A ring may move the bytes instead of calls ([`by_ring`]).
@@ -16,6 +17,7 @@ mod receive;
 mod send;
 #[cfg(test)]
 mod tests;
+pub mod tls;
 mod work;
 
 use std::ops::{Deref, DerefMut};
@@ -25,6 +27,7 @@ use http1::Tick;
 use sys::socket::{self, PeerAddress};
 
 use self::by_ring::ByRing;
+use self::tls::{Session, Tls};
 use crate::conversation::{Conversation, Next, Turn};
 use crate::line::Line;
 use crate::service::Service;
@@ -38,6 +41,8 @@ pub struct Client {
     pub peer: PeerAddress,
     /// The connection begins with a [PROXY header](crate::proxies::header).
     pub is_announced: bool,
+    /// The client speaks TLS.
+    pub speaks_tls: bool,
     /// The least number of milliseconds that the connection has waited in the accept queue, if that was
     /// measured.
     pub waited_ms: Option<u32>,
@@ -46,7 +51,7 @@ pub struct Client {
 /// A client being served over its socket.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about the socket, a byte each")]
-pub struct Plain {
+pub struct Channel {
     /// Dropped before the conversation, which may have a connection to the application that the socket
     /// was passed to.
     socket: OwnedFd,
@@ -61,18 +66,31 @@ pub struct Plain {
     blocks: bool,
     /// The socket is a Unix socket, which may carry descriptors.
     is_local: bool,
+    /// What is received needs more than a call: the socket may carry descriptors, or there is TLS.
+    reads_specially: bool,
+    /// If the client speaks TLS: what opens and seals.
+    tls: Option<Box<Tls>>,
     /// What a ring does for the client.
     ring: ByRing,
     /// When what the ring sends must be sent.
     sent_by: Tick,
 }
 
-impl Plain {
+impl Channel {
     /// A channel to a client that was just accepted.
-    pub fn new(Client { socket, peer, is_announced, waited_ms }: Client, service: &Service) -> Self {
+    pub fn new(client: Client, service: &Service) -> Self {
+        let Client { socket, peer, is_announced, speaks_tls, waited_ms } = client;
+        let is_local = peer == PeerAddress::Unix;
+        let session = speaks_tls.then(|| Session::new(service)).flatten();
+        let mut conversation = Conversation::new(peer, is_announced, waited_ms, service);
+        if speaks_tls && session.is_none() {
+            conversation.breaks_off();
+        }
         Self {
-            is_local: peer == PeerAddress::Unix,
-            conversation: Conversation::new(peer, is_announced, waited_ms, service),
+            is_local,
+            reads_specially: is_local || speaks_tls,
+            tls: session.map(|session| Box::new(Tls::new(session))),
+            conversation,
             socket,
             // Clients usually send at once, and trying to read is cheaper than asking for an event.
             readable: true,
@@ -87,7 +105,13 @@ impl Plain {
     /// What the client's socket can do other than moving bytes.
     #[inline]
     fn line(&self) -> Line<'_> {
-        Line::plain(self.socket.as_fd(), self.blocks)
+        Line::of(self.socket.as_fd(), self.tls.is_none(), self.blocks)
+    }
+
+    /// Whether TLS has something to send, whatever the conversation does.
+    #[inline]
+    fn has_own_to_send(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.has_own_to_send())
     }
 
     /// Records an event.
@@ -105,7 +129,7 @@ impl Plain {
     /// Whether an event is needed to continue reading or writing, as the conversation needs.
     pub fn waits_for(&self) -> (bool, bool) {
         let (input, room) = self.conversation.needs();
-        (input && !self.readable, room && !self.writable)
+        (input && !self.readable, (room || self.has_own_to_send()) && !self.writable)
     }
 
     /// Handles a deadline that has passed, and continues with what follows. `None`: nothing has ended, so
@@ -123,14 +147,14 @@ impl Plain {
     /// Handles a deadline that has passed. An answer to the client is planned, not sent. `None`: nothing
     /// has ended, so ask for the deadline again.
     pub fn expire(&mut self, service: &mut Service) -> Option<Next> {
-        let line = Line::plain(self.socket.as_fd(), self.blocks);
+        let line = Line::of(self.socket.as_fd(), self.tls.is_none(), self.blocks);
         self.conversation.expire(service, line)
     }
 
     /// Ends whatever the client is slow at, because others wait for its slot. If the client is owed an
     /// answer, the answer is planned, not sent.
     pub fn give_up(&mut self, service: &mut Service) {
-        let line = Line::plain(self.socket.as_fd(), self.blocks);
+        let line = Line::of(self.socket.as_fd(), self.tls.is_none(), self.blocks);
         self.conversation.give_up(service, line);
     }
 
@@ -145,8 +169,12 @@ impl Plain {
     }
 
     /// Gives back everything that belongs to the worker, and the socket.
-    pub fn end(self, service: &mut Service) -> OwnedFd {
+    pub fn end(mut self, service: &mut Service) -> OwnedFd {
         self.cut_off();
+        if self.tls.is_some() && !self.conversation.is_in_a_reply() && !self.ring.is_sending {
+            // If there is no room for it, the client sees an end that nobody has said.
+            self.says_end(service);
+        }
         self.conversation.end(service);
         self.socket
     }
@@ -179,7 +207,7 @@ impl Plain {
     }
 }
 
-impl Deref for Plain {
+impl Deref for Channel {
     type Target = Conversation;
 
     fn deref(&self) -> &Conversation {
@@ -187,13 +215,13 @@ impl Deref for Plain {
     }
 }
 
-impl DerefMut for Plain {
+impl DerefMut for Channel {
     fn deref_mut(&mut self) -> &mut Conversation {
         &mut self.conversation
     }
 }
 
-impl AsFd for Plain {
+impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 
 use sys::socket;
 
-use super::Plain;
+use super::Channel;
 use crate::conversation::{Input, Next, Turn, Want};
 use crate::line::Line;
 use crate::service::Service;
@@ -13,7 +13,7 @@ use crate::service::Service;
 /// What a read that ended at descriptors costs of the quantum (`share`).
 const COST_OF_DESCRIPTORS: usize = 4 << 10;
 
-impl Plain {
+impl Channel {
     /// Receives and takes input until there is a reply to send, the conversation must wait, or its
     /// quantum is used up.
     #[inline]
@@ -31,6 +31,9 @@ impl Plain {
                 _ if self.awaits_ring() => return Next::Turn(Turn::Blocked),
                 Want::Close => return Next::Turn(Turn::Close),
                 Want::ShutDown => {
+                    if self.tls.is_some() && !self.says_end(service) {
+                        return Next::Turn(Turn::Blocked);
+                    }
                     if socket::shutdown_write(self.socket.as_fd()).is_err() {
                         return Next::Turn(Turn::Close);
                     }
@@ -57,7 +60,7 @@ impl Plain {
                     wanted
                 }
             };
-            let line = || Line::plain(self.socket.as_fd(), self.blocks);
+            let line = || Line::of(self.socket.as_fd(), self.tls.is_none(), self.blocks);
             let goes_on = self.conversation.take(service, line, input, wanted);
             if self.conversation.is_replying() {
                 return Next::Send;
@@ -93,12 +96,38 @@ impl Plain {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
     pub(super) fn read(&mut self, service: &mut Service, input: &mut Input<'_>, share: &mut u64) -> bool {
+        if self.reads_specially {
+            return self.read_specially(service, input, share);
+        }
+        let received = service.receive(self.socket.as_fd(), input.room());
+        self.take_received(service, input, share, received.map(|count| (count, false)))
+    }
+
+    /// Receives from a Unix socket, or from a client that speaks TLS.
+    #[cold]
+    fn read_specially(&mut self, service: &mut Service, input: &mut Input<'_>, share: &mut u64) -> bool {
+        if self.tls.is_some() {
+            return self.read_sealed(service, input, share);
+        }
         let room = input.room();
-        let received = if self.is_local && !service.awaits_input {
-            socket::recv_without(self.socket.as_fd(), room)
+        let received = if service.awaits_input {
+            service.receive(self.socket.as_fd(), room).map(|count| (count, false))
         } else {
-            service.receive(self.socket.as_fd(), room).map(|n| (n, false))
+            socket::recv_without(self.socket.as_fd(), room)
         };
+        self.take_received(service, input, share, received)
+    }
+
+    /// Takes what a call has received: so many bytes, and whether descriptors came with them.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
+    fn take_received(
+        &mut self,
+        service: &mut Service,
+        input: &mut Input<'_>,
+        share: &mut u64,
+        received: io::Result<(usize, bool)>,
+    ) -> bool {
         match received {
             Ok((0, _)) => {
                 self.conversation.input_ends();
@@ -108,7 +137,7 @@ impl Plain {
                 // Fewer bytes than there was room for: the socket is empty, unless the end follows. A
                 // read also ends after descriptors. A client that sends some with each byte uses up its
                 // turn.
-                self.readable = n == room.len() || has_descriptors || self.hung_up;
+                self.readable = n == input.room().len() || has_descriptors || self.hung_up;
                 input.filled(n);
                 let cost = if has_descriptors { n.max(COST_OF_DESCRIPTORS) } else { n };
                 *share = share.saturating_sub(cost as u64);

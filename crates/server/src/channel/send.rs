@@ -7,7 +7,7 @@ use sys::event::Interest;
 use sys::ring::How;
 use sys::{poll, socket};
 
-use super::Plain;
+use super::Channel;
 use super::by_ring::post;
 use crate::config::Coalesce;
 use crate::content::{Fetch, MayBlock, Pin};
@@ -23,7 +23,7 @@ const LARGE: u64 = 1 << 20;
 const HELD_BACK: u64 = 16 << 10;
 
 /// Why nothing was sent.
-enum Failed {
+pub(super) enum Failed {
     Full,
     Interrupted,
     Unsent(Unsent),
@@ -45,7 +45,7 @@ impl From<Unsent> for Failed {
     }
 }
 
-impl Plain {
+impl Channel {
     /// Sends the reply until it is over, the socket is full, it must wait for the disk, or the quantum
     /// (`share`) is used up. `resident` is the window of the file that is known to be in memory.
     #[inline]
@@ -86,6 +86,9 @@ impl Plain {
         resident: &mut Option<u64>,
     ) -> Result<u64, Failed> {
         let most = if self.blocks { self.most_at_once(service, share)? } else { share };
+        if self.tls.is_some() {
+            return self.send_sealed(service, most, resident);
+        }
         let mut runs = Runs::new();
         let Some(operation) = self.conversation.next_send(&service.content, &mut runs) else {
             return Err(Unsent::Changed.into());
@@ -265,7 +268,7 @@ impl Plain {
 /// How many of the `wanted` bytes from `offset` can be sent now. In a worker that must not wait for the
 /// disk: at most to the end of their first window, if that window is in memory. `resident` is the window
 /// that is known to be in memory.
-fn sendable(
+pub(super) fn sendable(
     service: &Service,
     pin: &Pin,
     offset: u64,

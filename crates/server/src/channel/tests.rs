@@ -14,7 +14,7 @@ use std::time::Duration;
 use http1::Tick;
 use sys::socket::PeerAddress;
 
-use super::{Client, Plain};
+use super::{Channel, Client};
 use crate::access_log::AccessLogs;
 use crate::config::{Settings, TrustedProxy};
 use crate::content::{Content, Resolvers};
@@ -126,7 +126,7 @@ fn a_client_is_not_active_before_its_proxy_has_said_who_it_is() {
 
 /// One conversation and its client.
 struct World {
-    conversation: Plain,
+    conversation: Channel,
     service: Service,
     client: UnixStream,
     in_stages: bool,
@@ -156,8 +156,14 @@ impl World {
         for end in [&client, &socket] {
             end.set_nonblocking(true).unwrap();
         }
-        let conversation = Plain::new(
-            Client { socket: socket.into(), peer: PeerAddress::Unix, is_announced, waited_ms: None },
+        let conversation = Channel::new(
+            Client {
+                socket: socket.into(),
+                peer: PeerAddress::Unix,
+                is_announced,
+                speaks_tls: false,
+                waited_ms: None,
+            },
             &service,
         );
         Self { conversation, service, client, in_stages }

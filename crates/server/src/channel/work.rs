@@ -5,7 +5,7 @@
 
 use std::os::fd::AsFd as _;
 
-use super::Plain;
+use super::Channel;
 use crate::conversation::{Input, Next, Turn, WaitedFor, Want};
 use crate::line::Line;
 use crate::service::Service;
@@ -18,7 +18,7 @@ enum Stages {
     Sending,
 }
 
-impl Plain {
+impl Channel {
     /// Receives, answers and sends until the socket blocks, the conversation ends, or its quantum is used
     /// up.
     pub fn work(&mut self, service: &mut Service) -> Turn {
@@ -56,6 +56,17 @@ impl Plain {
     }
 
     fn go_through(&mut self, service: &mut Service, stages: Stages) -> Next {
+        if self.tls.is_none() {
+            return self.go_through_stages(service, stages);
+        }
+        service.change_stamps();
+        self.send_own(service);
+        let next = self.go_through_stages(service, stages);
+        service.change_stamps();
+        next
+    }
+
+    fn go_through_stages(&mut self, service: &mut Service, stages: Stages) -> Next {
         while self.conversation.is_held() {
             if let Some(turn) = self.attend_pause(service) {
                 return Next::Turn(turn);
@@ -73,7 +84,10 @@ impl Plain {
         if self.conversation.is_paused() {
             // No stage has watched the socket meanwhile.
             self.readable = !self.ring.is_receiving;
-            match self.conversation.go_on(service, Line::plain(self.socket.as_fd(), self.blocks)) {
+            match self
+                .conversation
+                .go_on(service, Line::of(self.socket.as_fd(), self.tls.is_none(), self.blocks))
+            {
                 WaitedFor::Window(window) => resident = Some(window),
                 WaitedFor::Room => self.writable = self.has_room_now(),
                 WaitedFor::Else => {}

@@ -7,8 +7,8 @@ use super::address::{ListenAddress, Occupied};
 use super::error::{Place, Problem};
 use super::names::{Named as _, no_ring};
 use super::settings::{
-    AccessLogSettings, Architecture, CopiesBy, ErrorLog, Events, LogTarget, PoolRule, Sends, Settings,
-    Stages, Transport, Wake,
+    AccessLogSettings, Architecture, CopiesBy, ErrorLog, Events, LogTarget, PairFiles, PoolRule, Sends,
+    Settings, Stages, Transport, Wake,
 };
 use super::typed::{Entry, Item, Table, Value, nth, of_key, of_site};
 use super::values::addresses;
@@ -41,6 +41,7 @@ pub(super) fn problems(settings: &Settings, typed: &Table) -> Vec<Problem> {
     check_logs(&mut checks, settings);
     check_pools(&mut checks, settings);
     check_hosts(&mut checks, settings);
+    check_tls(&mut checks, settings);
     check_processes(&mut checks, settings);
     if settings.limits.request_line > settings.limits.header_size {
         let why = "must not be larger than limits.header_size, of which it is a part";
@@ -185,6 +186,48 @@ fn check_hosts(checks: &mut Checks<'_>, settings: &Settings) {
     }
 }
 
+/// TLS needs a certificate and its key, and a certificate needs an address where TLS is spoken.
+fn check_tls(checks: &mut Checks<'_>, settings: &Settings) {
+    let typed = checks.typed;
+    let tls = &settings.tls;
+    let of_sites = (0..).zip(&settings.sites).map(|(at, site)| (Some(at), &site.pair));
+    let mut are_there = tls.self_signed;
+    for (site, pair) in std::iter::once((None, &tls.pair)).chain(of_sites) {
+        let (has, lacks) = match (&pair.certificate, &pair.key) {
+            (Some(_), Some(_)) => {
+                are_there = true;
+                continue;
+            }
+            (None, None) => continue,
+            (Some(_), None) => ("certificate", "key"),
+            (None, Some(_)) => ("key", "certificate"),
+        };
+        let item = of_site(typed, site).and_then(|table| table.get(has)).map(|entry| &entry.item);
+        checks.problem_in(item, has, format!("contradiction: a {has} needs a {lacks}; set {lacks} as well"));
+    }
+    if tls.self_signed && tls.pair != PairFiles::default() {
+        let why = "contradiction: there is a certificate; leave out one of the two";
+        checks.problem("tls_self_signed", why);
+    }
+    if !tls.listen.is_empty() && !are_there {
+        let what = "TLS needs a certificate; set certificate and key, or for tests tls_self_signed";
+        checks.problem("listen_tls", what);
+    }
+    if tls.listen.is_empty() {
+        for key in ["certificate", "redirect_to_https", "hsts"] {
+            let is_set = match key {
+                "certificate" => tls.pair.certificate.is_some(),
+                "hsts" => tls.hsts.is_some(),
+                _ => tls.redirect,
+            };
+            if is_set {
+                let what = "contradiction: no address speaks TLS; set listen_tls, such as \":443\"";
+                checks.problem(key, what);
+            }
+        }
+    }
+}
+
 /// A configured user or group must exist.
 fn check_accounts(
     checks: &mut Checks<'_>,
@@ -311,15 +354,25 @@ fn check_addresses(checks: &mut Checks<'_>, settings: &Settings) {
         );
     }
     let mut known = Occupied::default();
-    for (address, item) in settings.listen.iter().zip(items_of_addresses(checks.typed.get("listen"))) {
-        if let Some(other) = known.add(address) {
+    let plain = settings.listen.len() - settings.tls.listen.len().min(settings.listen.len());
+    let typed = checks.typed;
+    let items = items_of_addresses(typed.get("listen")).take(plain);
+    let items = items.chain(items_of_addresses(typed.get("listen_tls")));
+    for (at, (address, item)) in settings.listen.iter().zip(items).enumerate() {
+        let list = if at < plain { "listen" } else { "listen_tls" };
+        // Two addresses with port 0 differ, but TLS is spoken at an address as it is written.
+        let other = known.add(address).or_else(|| {
+            let is_tls = at >= plain;
+            settings.listen[..plain].iter().find(|plain| is_tls && *plain == address)
+        });
+        if let Some(other) = other {
             let what = format!("contradiction: {other} and {address} are the same address");
-            checks.problem_in(item, "listen", what);
+            checks.problem_in(item, list, what);
         }
         if let ListenAddress::Unix(path) = address
             && let Some(what) = wrong_with_parent(path)
         {
-            checks.problem_in(item, "listen", what);
+            checks.problem_in(item, list, what);
         }
     }
     let listen: HashSet<_> = settings.listen.iter().collect();
@@ -329,7 +382,7 @@ fn check_addresses(checks: &mut Checks<'_>, settings: &Settings) {
     };
     for (address, item) in settings.proxy_protocol.iter().zip(items_of_addresses(protocol)) {
         if !listen.contains(address) {
-            let what = format!("contradiction: {address} is none of the addresses under listen");
+            let what = format!("contradiction: {address} is no address of listen or listen_tls");
             checks.problem_in(item, "proxies.protocol", what);
         }
     }

@@ -1,5 +1,7 @@
 //! Which addresses each copy of the server listens on.
 
+use std::collections::HashSet;
+
 use super::address::ListenAddress;
 use super::settings::{CopiesBy, Settings};
 
@@ -21,6 +23,26 @@ impl Settings {
                 .map(|copy| listen.iter().map(|address| next_port(address, copy)).collect())
                 .collect(),
         }
+    }
+}
+
+impl Settings {
+    /// Whether clients speak TLS at an address, which may be a copy's.
+    pub(crate) fn speaks_tls_at(&self, address: &ListenAddress) -> bool {
+        self.with_copies_of(&self.tls.listen).contains(address)
+    }
+
+    /// These addresses of `listen`, and those that copies have instead of them.
+    pub(crate) fn with_copies_of(&self, some: &[ListenAddress]) -> HashSet<ListenAddress> {
+        let mut all: HashSet<_> = some.iter().cloned().collect();
+        if self.copies_by == CopiesBy::Port && !all.is_empty() {
+            // Each copy's addresses are in the order of the addresses that they were made from.
+            let copies = self.addresses_of_copies().unwrap_or_default();
+            let made = copies.iter().flat_map(|addresses| self.listen.iter().zip(addresses));
+            let made = made.filter(|(first, _)| some.contains(first));
+            all.extend(made.map(|(_, address)| address.clone()));
+        }
+        all
     }
 }
 

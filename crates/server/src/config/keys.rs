@@ -53,10 +53,25 @@ pub(super) const KEYS: &[Key] = &[
             localhost:PORT both loopback addresses; port 0 picks a free one",
         repeats: true,
         setting: |s| {
-            let written = each(&mut s.listen, address()).written;
+            let written = each(&mut s.plain_addresses(), address()).written;
             // One text may stand for several addresses.
             let read = |item: &_| read_each(item, addresses).map(|several| s.listen = several.concat());
             Field { written, read: Box::new(read) }
+        },
+        ..Key::under("Listening")
+    },
+    Key {
+        name: "listen_tls",
+        value: "ADDR:PORT|unix:PATH",
+        help: "Where clients connect that speak TLS (https); may be repeated. Without --listen these are the \
+            only addresses",
+        default: "none; with --tls-self-signed localhost:8443",
+        repeats: true,
+        setting: |s| {
+            let is_said = !s.tls.listen.is_empty();
+            let written = each(&mut s.tls.listen, address()).written;
+            let read = |item: &_| read_each(item, addresses).map(|several| s.tls.listen = several.concat());
+            Field { written, read: Box::new(read) }.written_if(is_said)
         },
         ..Key::under("Listening")
     },
@@ -74,6 +89,48 @@ pub(super) const KEYS: &[Key] = &[
         unset: "as many as the descriptor limit leaves room for",
         setting: |s| optional(&mut s.connections.max, up_to(u32::MAX)),
         ..Key::under("Listening")
+    },
+    Key {
+        name: "certificate",
+        value: "FILE",
+        help: "The certificate chain for TLS, in PEM, the server's own first. Sites may have their own",
+        unset: "there is none",
+        setting: |s| optional(&mut s.tls.pair.certificate, path()),
+        ..Key::under("TLS")
+    },
+    Key {
+        name: "key",
+        value: "FILE",
+        help: "The private key of the certificate, in PEM",
+        unset: "there is none",
+        setting: |s| optional(&mut s.tls.pair.key, path()),
+        ..Key::under("TLS")
+    },
+    Key {
+        name: "tls_self_signed",
+        value: "BOOL",
+        help: "Make a certificate at each start, for tests on one machine: browsers warn of it",
+        names: || vec!["true", "false"],
+        setting: |s| one(&mut s.tls.self_signed, flag()),
+        ..Key::under("TLS")
+    },
+    Key {
+        name: "redirect_to_https",
+        value: "BOOL",
+        help: "Redirect requests that come without TLS to https, except those of ACME for a certificate",
+        names: || vec!["true", "false"],
+        setting: |s| one(&mut s.tls.redirect, flag()),
+        ..Key::under("TLS")
+    },
+    Key {
+        name: "hsts",
+        value: "TIME|off",
+        help: "Over TLS, ask browsers to use only https for this host for so long, such as \"365 d\"",
+        setting: |s| {
+            let bounds = Duration::ZERO..=Duration::from_hours(24 * 365 * 10);
+            one(&mut s.tls.hsts, unless_off(time(bounds)))
+        },
+        ..Key::under("TLS")
     },
     Key {
         name: "architecture",

@@ -59,9 +59,9 @@ pub use pattern::{NamePattern, Pattern, Segment};
 pub use settings::{
     AcceptLimit, Accepting, AccessLogSettings, AmpedSettings, Architecture, AreaSend, Coalesce,
     ConnectionSettings, CopiesBy, ErrorLog, EventSettings, Events, FileSettings, HeaderRule, Limits, Loads,
-    LogFormat, LogLevel, LogTarget, Mapping, Php, PipelineSettings, PlacementSettings, PoolRule, RouteRule,
-    Sends, Settings, SiteSettings, SocketFileSettings, Stages, Symlinks, Timeouts, Transport,
-    UserThreadSettings, Wake, WhenBehind,
+    LogFormat, LogLevel, LogTarget, Mapping, PairFiles, Php, PipelineSettings, PlacementSettings, PoolRule,
+    RouteRule, Sends, Settings, SiteSettings, SocketFileSettings, Stages, Symlinks, Timeouts, TlsSettings,
+    Transport, UserThreadSettings, Wake, WhenBehind,
 };
 pub use target::{Part, Target, literal_prefix};
 pub use typed::CommandLine;
@@ -99,6 +99,20 @@ impl Source {
                 Err(source) => Err(ConfigError::Read { path: path.clone(), source }),
             },
         }
+    }
+
+    /// Reads everything, but checks only each value, not whether they fit together and to this machine.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or is no TOML.
+    pub(crate) fn unchecked(&self) -> Result<Settings, ConfigError> {
+        let current = std::env::current_dir().map_err(ConfigError::CurrentDirectory)?;
+        let path = self.file.as_deref().unwrap_or(Path::new(""));
+        let failed = |source| ConfigError::Read { path: path.to_owned(), source };
+        let text = self.file.as_ref().map_or(Ok(String::new()), std::fs::read_to_string).map_err(failed)?;
+        let typed = typed::read(path, &text, &self.command_line).map_err(ConfigError::Problems)?;
+        Ok(resolve::read_keys(&typed, current).0)
     }
 
     /// Checks everything as if `text` were in the file.

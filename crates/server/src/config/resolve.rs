@@ -2,8 +2,10 @@
 //! keys, and checks the result. It collects all problems and reports them together.
 
 use std::collections::HashSet;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
+use super::address::ListenAddress;
 use super::checks;
 use super::error::Problem;
 use super::headers;
@@ -18,6 +20,18 @@ use super::typed::{Entry, Table, Value};
 /// Reads all keys. `current` is the root if none is set. Returns every problem, including those with what
 /// the settings point to: directories, files, CPUs.
 pub(super) fn resolve(table: &Table, current: PathBuf) -> Result<Settings, Vec<Problem>> {
+    let (settings, mut problems) = read_keys(table, current);
+    problems.extend(checks::problems(&settings, table));
+    if problems.is_empty() {
+        return Ok(settings);
+    }
+    // Problems in the file come first, in the file's order.
+    problems.sort_by(|a, b| a.place.cmp(&b.place));
+    Err(problems)
+}
+
+/// Reads all keys, and returns what is wrong with single values, which leave their defaults.
+pub(super) fn read_keys(table: &Table, current: PathBuf) -> (Settings, Vec<Problem>) {
     let mut settings = Settings::new(current);
     // These defaults depend on other keys.
     (settings.workers, settings.copies) = (0, 0);
@@ -36,6 +50,7 @@ pub(super) fn resolve(table: &Table, current: PathBuf) -> Result<Settings, Vec<P
     problems.extend(key::read(&[SITES], table, &mut settings));
     problems.extend(unknown_keys_of_rules(&["headers", "routes", "pools", "sites"], table));
     settle(&mut settings);
+    settle_tls(&mut settings, table);
     if !table.contains_key("root") && settings.files.needs_no_root() {
         settings.files.root = PathBuf::new();
     }
@@ -44,13 +59,7 @@ pub(super) fn resolve(table: &Table, current: PathBuf) -> Result<Settings, Vec<P
     if !is_said && settings.all_pools().next().is_some() {
         settings.limits.body = BODY_FOR_APPLICATIONS;
     }
-    problems.extend(checks::problems(&settings, table));
-    if problems.is_empty() {
-        return Ok(settings);
-    }
-    // Problems in the file come first, in the file's order.
-    problems.sort_by(|a, b| a.place.cmp(&b.place));
-    Err(problems)
+    (settings, problems)
 }
 
 /// Reads the keys of one table and returns what is wrong with it.
@@ -136,6 +145,20 @@ const ALIKE: f64 = 0.85;
 
 /// The default for the largest body that applications receive: PHP's limit (`post_max_size`).
 const BODY_FOR_APPLICATIONS: u64 = 8 << 20;
+
+/// Where TLS is spoken if nothing is said about that, for a certificate that only tests need.
+const TLS_FOR_TESTS: u16 = 8443;
+
+/// Adds the addresses of TLS to those that clients connect to. If these are not said, there are no others.
+fn settle_tls(settings: &mut Settings, table: &Table) {
+    if settings.tls.self_signed && !table.contains_key("listen_tls") {
+        settings.tls.listen = vec![ListenAddress::Tcp((Ipv4Addr::LOCALHOST, TLS_FOR_TESTS).into())];
+    }
+    if !settings.tls.listen.is_empty() && !table.contains_key("listen") {
+        settings.listen.clear();
+    }
+    settings.listen.extend(settings.tls.listen.iter().cloned());
+}
 
 /// Sets the default number of copies and workers.
 fn settle(settings: &mut Settings) {

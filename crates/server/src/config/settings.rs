@@ -7,6 +7,7 @@
 mod log;
 mod pool;
 mod site;
+mod tls;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -22,6 +23,7 @@ pub use tracing::Level as LogLevel;
 pub use self::log::{AccessLogSettings, LogFormat, LogTarget, WhenBehind};
 pub use self::pool::{AreaSend, PoolRule, Transport};
 pub use self::site::{FileSettings, HeaderRule, Php, RouteRule, SiteSettings};
+pub use self::tls::{PairFiles, TlsSettings};
 
 use super::address::{ListenAddress, StatusAddress};
 use super::host::HostPattern;
@@ -30,8 +32,8 @@ use super::network::{ToldOrigin, TrustedProxy};
 /// All settings of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The addresses that clients connect to; not empty, without duplicates. Sockets inherited from
-    /// systemd replace all of them.
+    /// The addresses that clients connect to, with or without TLS; not empty, without duplicates. Sockets
+    /// inherited from systemd replace all of them.
     pub listen: Vec<ListenAddress>,
     /// The concurrency architecture.
     pub architecture: Architecture,
@@ -110,6 +112,8 @@ pub struct Settings {
     pub believed: Vec<ToldOrigin>,
     /// Addresses where each connection begins with a PROXY protocol header, which names the client.
     pub proxy_protocol: Vec<ListenAddress>,
+    /// TLS.
+    pub tls: TlsSettings,
 }
 
 /// The concurrency architecture.
@@ -472,9 +476,8 @@ impl Settings {
             site
         };
         let default = SiteSettings {
-            hosts: Vec::new(),
-            access_log: self.access_log.clone(),
-            files: self.files.clone(),
+            pair: self.tls.pair.clone(),
+            ..SiteSettings::new(Vec::new(), self.access_log.clone(), self.files.clone())
         };
         let endings = |files: &FileSettings| {
             files.all_routes().filter_map(|route| Some(route.script_ending()?.to_owned())).collect::<Vec<_>>()
@@ -488,10 +491,9 @@ impl Settings {
         let scripts: Arc<[_]> = scripts.into();
         let sites = std::iter::once(default).chain(self.sites.iter().map(complete));
         let of_applications = self.named_files();
-        let named = |directory: &PathBuf| SiteSettings {
-            hosts: Vec::new(),
-            access_log: None,
-            files: FileSettings { root: directory.clone(), ..of_applications.clone() },
+        let named = |directory: &PathBuf| {
+            let files = FileSettings { root: directory.clone(), ..of_applications.clone() };
+            SiteSettings::new(Vec::new(), None, files)
         };
         let pools: Vec<_> = self.all_pools().collect();
         let directories =
@@ -501,6 +503,21 @@ impl Settings {
             site.files.scripts = Arc::clone(&scripts);
         }
         all
+    }
+
+    /// The port that requests without TLS are redirected to, if they are.
+    pub fn https_port(&self) -> Option<u16> {
+        let mut ports = self.tls.listen.iter().filter_map(|address| match address {
+            ListenAddress::Tcp(address) => Some(address.port()),
+            ListenAddress::Unix(_) => None,
+        });
+        // A free port that the kernel picks is not known here.
+        self.tls.redirect.then(|| ports.next().filter(|port| *port != 0).unwrap_or(443))
+    }
+
+    /// The addresses where clients speak no TLS.
+    pub fn plain_addresses(&self) -> Vec<ListenAddress> {
+        self.listen.iter().filter(|address| !self.tls.listen.contains(address)).cloned().collect()
     }
 
     /// The number of sites in [`all_sites`](Self::all_sites).
@@ -614,6 +631,7 @@ impl Settings {
             trusted_proxies: Vec::new(),
             believed: vec![ToldOrigin::Scheme],
             proxy_protocol: Vec::new(),
+            tls: TlsSettings::default(),
         }
     }
 

@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use super::checks;
 use super::error::Problem;
 use super::files;
-use super::key::{Field, Key, each, is_empty_list, missing, one, rules};
+use super::key::{Field, Key, each, is_empty_list, missing, one, optional, rules};
 use super::logs;
 use super::pools;
 use super::settings::{FileSettings, Settings, SiteSettings};
 use super::typed::{Item, Table, Value};
-use super::values::{host, unless_off};
+use super::values::{host, path, unless_off};
 
 /// The list of sites. It must be read after all other keys, because sites inherit from them.
 pub(super) const SITES: Key = Key::of("", "sites", |s: &mut Settings| {
@@ -26,8 +26,7 @@ pub(super) const SITES: Key = Key::of("", "sites", |s: &mut Settings| {
         ..s.files.clone()
     };
     let access_log = s.access_log.clone();
-    let begin =
-        move || SiteSettings { hosts: Vec::new(), access_log: access_log.clone(), files: files.clone() };
+    let begin = move || SiteSettings::new(Vec::new(), access_log.clone(), files.clone());
     rules(&mut s.sites, begin, KEYS, contradictions)
 });
 
@@ -35,6 +34,8 @@ pub(super) const SITES: Key = Key::of("", "sites", |s: &mut Settings| {
 pub(super) const KEYS: &[Key<SiteSettings>] = &[
     Key::of("sites", "hosts", |site| each(&mut site.hosts, host())),
     Key::of("sites", "root", |site| files::root(&mut site.files)),
+    Key::of("sites", "certificate", |site| optional(&mut site.pair.certificate, path())),
+    Key::of("sites", "key", |site| optional(&mut site.pair.key, path())),
     Key::of("sites", "php", |site| {
         let php = &mut site.files.php;
         let of_top = php.as_ref().map(|php| php.server.clone());

@@ -148,7 +148,7 @@ pub(super) fn time(range: RangeInclusive<Duration>) -> Kind<Duration> {
             let allowed = || {
                 let (least, most) = (units::print_time(*range.start()), units::print_time(*range.end()));
                 let examples = [Duration::from_millis(500), Duration::from_secs(20), Duration::from_mins(5)];
-                let examples = examples.iter().filter(|time| range.contains(time));
+                let examples = examples.iter().filter(|time| range.contains(*time));
                 let examples: Vec<_> = examples.map(|time| quoted(&units::print_time(*time))).collect();
                 format!("allowed: a time from {least} to {most}, such as {}", examples.join(", "))
             };

@@ -113,8 +113,8 @@ use self::reply::Verdict;
 use self::request::{Asking, Request};
 pub use self::resolver::ContentError;
 pub use self::shared_table::{SharedFiles, SharedTable};
-pub use self::sites::Resolvers;
-use self::sites::{Hosts, Site};
+use self::sites::Site;
+pub use self::sites::{Hosts, Resolvers};
 use self::table::{Bounds, Place, Table};
 pub use self::table::{Pin, TableCounts, TableSize, Variant};
 use self::tables::Tables;
@@ -187,6 +187,11 @@ impl Content {
 
     fn site(&self, asking: Asking<'_>) -> &Site {
         &self.sites[usize::from(asking.site)]
+    }
+
+    /// The site of a host.
+    pub fn site_named(&self, host: &[u8]) -> SiteNumber {
+        self.hosts.as_ref().map_or(0, |hosts| hosts.of(host))
     }
 
     /// The site that a request is for.
@@ -475,6 +480,33 @@ impl Content {
         let mut plan = Plan::new(sheet, Status::MOVED_PERMANENTLY, request.head.terms, request.stamp);
         plan.field("Location", location.as_bytes());
         self.default_page(&mut plan, request.asking.site, Some(request.head.path));
+        plan
+    }
+
+    /// Redirects a request to https at the same host, with the same target.
+    pub fn redirect_to_https(
+        &self,
+        head: &Head<'_>,
+        (host, port): (&[u8], u16),
+        sheet: Sheet<Pin>,
+        stamp: &Stamp,
+    ) -> Plan<Pin> {
+        const USUAL: u16 = 443;
+        let mut location = format!("https://{}", String::from_utf8_lossy(host));
+        if port != USUAL {
+            location += &format!(":{port}");
+        }
+        location.extend(escape::query(head.path));
+        if let Some(query) = head.query() {
+            location.push('?');
+            location.extend(escape::query(query));
+        }
+        // Some clients turn a POST into a GET for 301 (RFC 9110 section 15.4.2).
+        let is_read = matches!(head.method, Method::Get | Method::Head);
+        let status = if is_read { Status::MOVED_PERMANENTLY } else { Status::PERMANENT_REDIRECT };
+        let mut plan = Plan::new(sheet, status, head.terms, stamp);
+        plan.field("Location", location.as_bytes());
+        self.default_page(&mut plan, self.site_of(head), Some(head.path));
         plan
     }
 

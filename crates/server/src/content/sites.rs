@@ -83,7 +83,7 @@ impl Resolvers {
 
 /// Maps hosts to sites.
 #[derive(Debug)]
-pub(super) struct Hosts {
+pub struct Hosts {
     exact: HashMap<Box<[u8]>, SiteNumber>,
     /// For all hosts below these domains.
     below: HashMap<Box<[u8]>, SiteNumber>,
@@ -93,7 +93,8 @@ pub(super) struct Hosts {
 const LONGEST: usize = 255;
 
 impl Hosts {
-    pub(super) fn new(sites: &[SiteSettings]) -> Self {
+    /// Of all [sites](crate::config::Settings::all_sites).
+    pub fn new(sites: &[SiteSettings]) -> Self {
         let (mut exact, mut below) = (HashMap::new(), HashMap::new());
         for (number, site) in (0..).zip(sites) {
             for host in &site.hosts {
@@ -105,7 +106,7 @@ impl Hosts {
     }
 
     /// The site of a host: its own, or that of the nearest domain above it, or else the default site.
-    pub(super) fn of(&self, host: &[u8]) -> SiteNumber {
+    pub fn of(&self, host: &[u8]) -> SiteNumber {
         let host = host.strip_suffix(b".").unwrap_or(host);
         let mut lower = [0; LONGEST];
         let Some(lower) = lower.get_mut(..host.len()) else { return 0 };
@@ -131,11 +132,7 @@ mod tests {
             host: host.trim_start_matches("*.").to_owned(),
             below: host.starts_with("*."),
         };
-        SiteSettings {
-            hosts: hosts.iter().map(host).collect(),
-            access_log: None,
-            files: FileSettings::new("/".into()),
-        }
+        SiteSettings::new(hosts.iter().map(host).collect(), None, FileSettings::new("/".into()))
     }
 
     #[test]

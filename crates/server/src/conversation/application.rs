@@ -152,7 +152,8 @@ impl Conversation {
         let asker = Asker {
             client: asks_for.client().unwrap_or(self.peer),
             asks_for,
-            origin: service.proxies.origin(&self.peer, self.announced.as_deref(), head.fields),
+            origin: service.proxies.origin(&self.peer, self.announced(), head.fields),
+            secured: self.secured().cloned(),
             local: line.local_address(),
         };
         let mut kept = service.buffers.take();
@@ -171,18 +172,36 @@ impl Conversation {
         }
     }
 
-    /// Whether a request may be answered on a connection whose socket was passed. If not, refuses it.
+    /// Whether a request may be answered on this connection. If not, answers otherwise: the socket was passed
+    /// for another site, the handshake of TLS named another site (RFC 9110 section 7.4), or there is no TLS
+    /// where it is wanted.
     #[cold]
-    pub(super) fn is_directed(&mut self, service: &mut Service, head: &Head<'_>) -> bool {
+    pub(super) fn may_be_answered(&mut self, service: &mut Service, head: &Head<'_>) -> bool {
+        if self.introduced.as_ref().is_some_and(|introduced| introduced.lacks_tls) {
+            let plan = service.demand_tls(head);
+            self.respond(service, plan, None);
+            return false;
+        }
+        let wants_tls = service.redirects_to_https() && self.secured().is_none();
+        if wants_tls
+            // A proxy in front of this server may have spoken TLS with the client.
+            && service.proxies.origin(&self.peer, self.announced(), head.fields).is_https != Some(true)
+            && let Some(plan) = service.redirect_to_https(head)
+        {
+            self.respond(service, plan, None);
+            return false;
+        }
         let site = service.content.site_of(head);
-        let is_directed = self.lent_to.as_ref().is_none_or(|lent_to| lent_to.site == site);
+        let was_named = self.secured().and_then(|facts| facts.server_name.as_deref());
+        let is_directed = self.lent_to.as_ref().is_none_or(|lent_to| lent_to.site == site)
+            && was_named.is_none_or(|name| service.content.site_named(name.as_bytes()) == site);
         if !is_directed {
             self.misdirect(service, site, head);
         }
         is_directed
     }
 
-    fn misdirect(&mut self, service: &mut Service, site: SiteNumber, head: &Head<'_>) {
+    pub(super) fn misdirect(&mut self, service: &mut Service, site: SiteNumber, head: &Head<'_>) {
         let terms = Terms { persistent: false, ..head.terms };
         self.answer_error(service, (site, Status::MISDIRECTED_REQUEST, head.path), terms, None);
     }
@@ -352,13 +371,14 @@ impl Conversation {
         share: &mut u64,
         is_full: bool,
     ) -> Result<Attended, Trouble> {
-        let Self { exchange, lent_to, .. } = self;
+        let Self { exchange, lent_to, is_examined, .. } = self;
         let Some(application) = exchange.application_mut() else { return Ok(Attended::IsOver) };
         let client = line.lendable().filter(|_| application.interim.is_empty());
         let (gateway, mut tools) = service.gateway_and_tools(scratch, share, client);
         application.relay.note_client(is_full);
         let worked = application.relay.work(gateway, &mut tools);
         if application.relay.has_lent() {
+            *is_examined = true;
             lent_to.get_or_insert_with(|| {
                 let (site, _) = application.relay.owed();
                 Box::new(LentTo { site, pool: Arc::clone(application.relay.pool()) })

@@ -4,16 +4,16 @@
 use http1::{Head, Status};
 use sys::socket::PeerAddress;
 
+use super::Introduced;
 use super::application::Application;
 use super::disk::Waiting;
 use crate::access_log::LogNumber;
 use crate::content::SiteNumber;
 use crate::gateway::Relay;
-use crate::proxies::header::Announced;
 use crate::service::Service;
 
-/// The peer that has connected, and what a proxy has reported about that connection.
-type Came<'a> = (&'a PeerAddress, Option<&'a Announced>);
+/// The peer that has connected, and what is known of that connection.
+type Came<'a> = (&'a PeerAddress, Option<&'a Introduced>);
 
 /// The exchange under way, if there is one.
 #[derive(Debug)]
@@ -93,16 +93,20 @@ impl Exchange {
     }
 
     #[inline(never)]
-    fn begin_line(&mut self, service: &mut Service, (peer, announced): Came<'_>, head: &Head<'_>) {
+    fn begin_line(&mut self, service: &mut Service, (peer, introduced): Came<'_>, head: &Head<'_>) {
         let site = if service.logs.differ() { service.content.site_of(head) } else { 0 };
         if let Some(log) = self.take_line(service, site) {
             let client = service.proxies.asks_for(peer, head.fields).client();
+            let announced = introduced.and_then(|introduced| introduced.announced.as_ref());
             let origin = service.proxies.origin(peer, announced, head.fields);
             let (client, unix_secs) = (client.as_ref().unwrap_or(peer), service.clock.unix_secs);
             let log = service.logs.at(log);
             log.begin(&mut self.log_line, client, head, unix_secs);
             if !origin.is_unknown() {
                 log.add_origin(&mut self.log_line, &origin);
+            }
+            if let Some(facts) = introduced.and_then(|introduced| introduced.secured.as_deref()) {
+                log.add_tls(&mut self.log_line, facts);
             }
             if self.waited_ms != UNKNOWN {
                 log.add_accept(&mut self.log_line, std::mem::replace(&mut self.waited_ms, UNKNOWN));

@@ -26,6 +26,7 @@ mod send;
 mod turn;
 
 use std::io;
+use std::sync::Arc;
 
 use http1::{Connection, End, Limits};
 use sys::socket::PeerAddress;
@@ -41,6 +42,7 @@ use crate::content::{Content, Pin};
 use crate::counters::{ConnectionState, Failure, Reset};
 use crate::line::Line;
 use crate::proxies::header::Announced;
+use crate::secured::Facts;
 use crate::service::Service;
 
 /// A conversation with a client that is being served.
@@ -63,10 +65,23 @@ pub struct Conversation {
     carried_over: bool,
     /// A PROXY header is still to come.
     is_announced: bool,
-    /// What the PROXY header said about the client's connection to the proxy.
-    announced: Option<Box<Announced>>,
+    /// What is known of the connection before its first request.
+    introduced: Option<Box<Introduced>>,
+    /// Not every request may be answered here, so each is examined first.
+    is_examined: bool,
     /// The application that the client's socket was passed to, if it was.
     lent_to: Option<Box<LentTo>>,
+}
+
+/// What is known of a connection before its first request.
+#[derive(Debug, Default)]
+struct Introduced {
+    /// What the PROXY header said about the client's connection to the proxy.
+    announced: Option<Announced>,
+    /// What the TLS handshake has established.
+    secured: Option<Arc<Facts>>,
+    /// The client speaks HTTP where it should speak TLS.
+    lacks_tls: bool,
 }
 
 /// How long a connection must have been idle to be closed in favour of another client.
@@ -87,7 +102,8 @@ impl Conversation {
             rest_unseen: false,
             carried_over: false,
             is_announced,
-            announced: None,
+            introduced: None,
+            is_examined: service.redirects_to_https(),
             lent_to: None,
         }
     }
@@ -95,6 +111,28 @@ impl Conversation {
     /// The client's address: the other end's, or the one in the PROXY header.
     pub fn peer(&self) -> &PeerAddress {
         &self.peer
+    }
+
+    /// A TLS handshake is complete, and has established this.
+    pub fn is_secured(&mut self, facts: Facts) {
+        self.introduced.get_or_insert_default().secured = Some(Arc::new(facts));
+        self.is_examined = true;
+    }
+
+    /// The client has to learn that it must speak TLS here.
+    pub fn lacks_tls(&mut self) {
+        self.introduced.get_or_insert_default().lacks_tls = true;
+        self.is_examined = true;
+    }
+
+    /// What a TLS handshake has established, if there was one.
+    fn secured(&self) -> Option<&Arc<Facts>> {
+        self.introduced.as_ref()?.secured.as_ref()
+    }
+
+    /// What a PROXY header has said, if there was one.
+    fn announced(&self) -> Option<&Announced> {
+        self.introduced.as_ref()?.announced.as_ref()
     }
 
     /// Begins a turn. A channel calls this before it asks what the conversation [wants](Self::wants).
@@ -280,6 +318,12 @@ impl Conversation {
             io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => service.counters.reset(Reset::Peer),
             _ => service.counters.error(failure),
         }
+        self.machine.send_failed();
+    }
+
+    /// The client breaks the rules of what carries the conversation: nothing more is received or sent.
+    #[cold]
+    pub fn breaks_off(&mut self) {
         self.machine.send_failed();
     }
 

@@ -206,15 +206,15 @@ impl Conversation {
                     input.from += used;
                     match step {
                         Step::Request(head) => {
-                            self.exchange.begin(service, (&self.peer, self.announced.as_deref()), &head);
-                            if self.lent_to.is_none() || self.is_directed(service, &head) {
+                            self.exchange.begin(service, (&self.peer, self.introduced.as_deref()), &head);
+                            if !self.is_examined || self.may_be_answered(service, &head) {
                                 self.answer(service, line, &head, (unused, used));
                             }
                             self.rest_unseen = input.from < input.to;
                             return;
                         }
                         Step::Refused(head, error) => {
-                            self.exchange.begin(service, (&self.peer, self.announced.as_deref()), &head);
+                            self.exchange.begin(service, (&self.peer, self.introduced.as_deref()), &head);
                             let site = service.content.site_of(&head);
                             self.refuse(service, (site, error));
                             return input.drop_unused();
@@ -250,25 +250,39 @@ impl Conversation {
     /// ends because there is no valid one.
     #[cold]
     fn hears_announcement(&mut self, service: &mut Service, input: &mut Input<'_>) -> bool {
-        let found = match header::parse(input.unused()) {
-            Ok(None) if !self.eof && self.machine.wants_end() == End::Open => return false,
+        match self.hear_announcement(service, input.unused()) {
+            Some(length) => input.use_up(length),
+            None if self.is_open() => return false,
+            None => input.drop_unused(),
+        }
+        !self.is_announced
+    }
+
+    /// Whether a PROXY header is still to come.
+    pub fn awaits_announcement(&self) -> bool {
+        self.is_announced
+    }
+
+    /// Reads the PROXY header, which comes before anything else, and returns its length. `None`: it is not
+    /// complete yet, or the connection ends because there is no valid one.
+    pub fn hear_announcement(&mut self, service: &mut Service, input: &[u8]) -> Option<usize> {
+        let found = match header::parse(input) {
+            Ok(None) if !self.eof && self.machine.wants_end() == End::Open => return None,
             Ok(found) => found,
             Err(header::Malformed) => None,
         };
         let Some((length, announced)) = found else {
             service.counters.proxy_headers_refused.add(1);
             self.machine.send_failed();
-            input.drop_unused();
-            return false;
+            return None;
         };
-        input.use_up(length);
         self.is_announced = false;
         self.active = service.clock.tick;
         if let Some(announced) = announced {
             self.peer = PeerAddress::Inet(announced.client);
-            self.announced = Some(Box::new(announced));
+            self.introduced.get_or_insert_default().announced = Some(announced);
         }
-        true
+        Some(length)
     }
 
     /// Answers a request, whose head used `used` bytes of the input. If a lookup is needed first, saves

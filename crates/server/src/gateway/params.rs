@@ -66,10 +66,18 @@ pub(super) fn write(
         (true, _) => params.pair(b"REQUEST_URI", head.target)?,
     }
     params.pair(b"QUERY_STRING", head.query().unwrap_or_default())?;
-    let scheme = asker.origin.scheme().unwrap_or("http");
-    params.pair(b"REQUEST_SCHEME", scheme.as_bytes())?;
-    if asker.origin.is_https == Some(true) {
+    // A proxy that is believed knows better than this server how its client has come.
+    let is_https = asker.origin.is_https.unwrap_or(asker.secured.is_some());
+    params.pair(b"REQUEST_SCHEME", if is_https { b"https" } else { b"http" })?;
+    if is_https {
         params.pair(b"HTTPS", b"on")?;
+    }
+    if let Some(facts) = &asker.secured {
+        params.pair(b"SSL_PROTOCOL", facts.version.as_bytes())?;
+        params.pair(b"SSL_CIPHER", facts.cipher.as_bytes())?;
+        if let Some(name) = &facts.server_name {
+            params.pair(b"SSL_SERVER_NAME", name.as_bytes())?;
+        }
     }
     params.pair(b"SERVER_PROTOCOL", head.terms.version.name().as_bytes())?;
     params.pair(b"GATEWAY_INTERFACE", b"CGI/1.1")?;
@@ -217,6 +225,7 @@ mod tests {
             client: PeerAddress::Inet(address("[::ffff:192.0.2.7]:1234")),
             asks_for,
             origin,
+            secured: None,
             local: Some(LocalAddress::Inet(address("127.0.0.1:80"))),
         };
         told(&head, &call(), &asker, 12)
@@ -278,7 +287,7 @@ mod tests {
             let consumed = format!("{method} / HTTP/1.1\r\nHost: x\r\n{fields}\r\n");
             let head = Head::again(consumed.as_bytes(), TERMS).unwrap();
             let (client, origin) = (PeerAddress::Unix, Origin::default());
-            let asker = Asker { client, asks_for: AsksFor::Itself, origin, local: None };
+            let asker = Asker { client, asks_for: AsksFor::Itself, origin, secured: None, local: None };
             let found = told(&head, &call(), &asker, 0);
             assert_eq!(found["REMOTE_ADDR"], "unix:");
             found["CONTENT_LENGTH"].clone()

@@ -16,6 +16,7 @@
 //! So no client in a listener's queue is ever lost with a worker.
 
 mod common_table;
+mod keeper;
 mod reload;
 mod remains;
 mod status_process;
@@ -34,6 +35,7 @@ use sys::output::Heir;
 use sys::process::{self, Ended};
 use sys::signal::{self, Signal, SignalSet};
 
+use self::keeper::Keeper;
 use self::reload::Reload;
 use self::remains::Remains;
 use self::status_process::StatusProcess;
@@ -49,6 +51,7 @@ use crate::error_log;
 use crate::listeners::{self, Listener, Listeners};
 use crate::shortfalls;
 use crate::status::{Endpoint, Hosts};
+use crate::tls::{self, PairError, Pairs, TlsError, Vault};
 
 /// Why a server could not start, or stopped working.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +74,15 @@ pub enum RunError {
     /// The document root cannot be opened.
     #[error(transparent)]
     Content(#[from] ContentError),
+    /// A certificate cannot be used.
+    #[error(transparent)]
+    Pair(#[from] PairError),
+    /// TLS cannot be spoken.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The process that reads certificates found one that cannot be used.
+    #[error("{0}")]
+    Keeper(String),
     /// The settings ask for a user that an upgrade cannot become.
     #[error("the settings name user {0}, but the server does not run as that user: restart it")]
     User(String),
@@ -100,6 +112,8 @@ impl RunError {
             self,
             Self::Config(_)
                 | Self::Content(_)
+                | Self::Pair(_)
+                | Self::Keeper(_)
                 | Self::AccessLog(_)
                 | Self::ErrorLog(error_log::InitError::Open { .. })
         )
@@ -137,8 +151,9 @@ pub fn run(source: Source) -> Result<(), RunError> {
     let program = Program::of_this_process().map_err(failed("find this program's file"))?;
     let (opened, retiring) = match opened {
         Some(opened) => take_over(opened, &mut settings),
-        None => (open(&settings)?, Listeners::new()),
+        None => (open(&settings, &source)?, Listeners::new()),
     };
+    let vault = vault_for(&settings, opened.vault)?;
     let access_logs = opened.access_logs;
 
     let signals = SignalSet::new(&[
@@ -168,18 +183,23 @@ pub fn run(source: Source) -> Result<(), RunError> {
         stop_due: None,
         deadline: None,
         timely: true,
+        vault,
+        keeper: opened.keeper,
+        ticket_key_due: Instant::now() + tls::KEY_LIFETIME,
         trial: None,
         reload: None,
     };
     for listener in &retiring {
         listener.refuse_new_handshakes();
     }
-    let started =
-        supervisor.workers.begin(&supervisor.settings, &supervisor.listeners, &retiring, access_logs);
+    let Supervisor { workers, settings, listeners, vault, .. } = &mut supervisor;
+    let started = workers.begin(settings, listeners, &retiring, (access_logs, vault));
     started.map_err(failed("start a worker"))?;
     drop(retiring);
+    supervisor.start_missing_keeper();
     supervisor.start_status_process();
     supervisor.announce();
+    supervisor.tell_of_certificates();
     read.iter().for_each(tell_doubts);
     drop(read);
     supervisor.supervise(&signals)
@@ -204,7 +224,8 @@ pub(crate) fn raise_descriptor_limit() -> Result<(), RunError> {
 
 /// Opens the server's listeners and logs, gives up the privileges used for that, and checks that workers
 /// can start without them.
-fn open(settings: &Settings) -> Result<Opened, RunError> {
+fn open(settings: &Settings, source: &Source) -> Result<Opened, RunError> {
+    let (vault, keeper) = start_keeper(settings, source)?.unzip();
     let listeners = listeners::open_all(settings)?;
     let endpoint = settings.status.as_ref().map(|status| Endpoint::bind(status, &settings.status_socket));
     let endpoint = endpoint.transpose()?.map(Arc::new);
@@ -212,7 +233,7 @@ fn open(settings: &Settings) -> Result<Opened, RunError> {
     let access_logs = access_logs(settings, &[], heir).collect::<Result<_, _>>()?;
     become_user(settings)?;
     try_out(settings)?;
-    Ok(Opened { listeners, endpoint, access_logs, workers: Vec::new() })
+    Ok(Opened { listeners, endpoint, access_logs, vault, keeper, workers: Vec::new() })
 }
 
 /// Gives up the privileges of the start for good, if the settings name a user.
@@ -229,6 +250,29 @@ fn tell_doubts(read: &Configuration) {
     if doubts.len() > MOST {
         tracing::warn!("{} more warnings about the settings; `sluice check` lists them", doubts.len() - MOST);
     }
+}
+
+/// Reads the certificates with the privileges of the start, and leaves it to a process with one of them to
+/// look after them. `None`: there is no TLS.
+fn start_keeper(settings: &Settings, source: &Source) -> Result<Option<(Arc<Vault>, Keeper)>, RunError> {
+    if settings.tls.listen.is_empty() {
+        return Ok(None);
+    }
+    let vault = vault_for(settings, None)?;
+    let keeper = Keeper::start(source, settings, &vault, || {});
+    Ok(Some((vault, keeper.map_err(failed("start the process that reads certificates"))?)))
+}
+
+/// The memory for TLS: that of the program before, or new memory with the certificates that the settings
+/// name.
+fn vault_for(settings: &Settings, before: Option<Arc<Vault>>) -> Result<Arc<Vault>, RunError> {
+    if let Some(vault) = before {
+        return Ok(vault);
+    }
+    let vault = Vault::new().map_err(failed("share memory"))?;
+    let all = tls::read_all(settings)?;
+    vault.publish(&all).map_err(failed("share certificates"))?;
+    Ok(vault)
 }
 
 /// The user for whom root opens logs.
@@ -313,6 +357,12 @@ struct Supervisor {
     deadline: Option<Instant>,
     /// No worker had to be killed.
     timely: bool,
+    /// Certificates and keys of tickets, which all workers share.
+    vault: Arc<Vault>,
+    /// The process that reads certificates.
+    keeper: Option<Keeper>,
+    /// When to change the key of tickets.
+    ticket_key_due: Instant,
     /// The trial of the program that may replace this one.
     trial: Option<Trial>,
     /// The reload whose settings may replace these.
@@ -335,6 +385,7 @@ impl Supervisor {
                 self.deadline,
                 self.trial.as_ref().and_then(|trial| trial.due),
                 self.reload.as_ref().map(|_| Instant::now() + reload::LOOK),
+                Some(self.ticket_key_due).filter(|_| !self.settings.tls.listen.is_empty()),
             ];
             let wait = due.into_iter().flatten().min();
             // While a trial or reload is under way, signals that would change what is tried wait.
@@ -378,6 +429,10 @@ impl Supervisor {
             if let Some(trial) = self.trial.as_mut().filter(|trial| trial.is_overdue()) {
                 trial.break_off();
             }
+            if self.ticket_key_due <= Instant::now() {
+                self.vault.tickets().change();
+                self.ticket_key_due = Instant::now() + tls::KEY_LIFETIME;
+            }
             if self.phase == Phase::Run {
                 self.restart();
                 // Not at the end: the kernel may take longer than there is time, and reaps them when this
@@ -386,6 +441,9 @@ impl Supervisor {
             }
         }
         self.stop_status_process();
+        if let Some(keeper) = &self.keeper {
+            keeper.end();
+        }
         if let Some(endpoint) = &self.endpoint {
             // The next server can use the address, even if the status process is still finishing its last
             // answers.
@@ -413,8 +471,7 @@ impl Supervisor {
         self.stop_status_process();
         self.status_due = None;
         let Some(endpoint) = &self.endpoint else { return };
-        let name = self.settings.architecture.name();
-        let sources = self.workers.sources(name, self.started, &self.listeners);
+        let sources = self.workers.sources(&self.settings, self.started, &self.listeners);
         let foreign = self.workers.foreign(&self.listeners, &[]);
         let hosts = Hosts::new(self.settings.status_hosts.clone());
         match StatusProcess::start(endpoint, sources, &hosts, &foreign) {
@@ -437,7 +494,8 @@ impl Supervisor {
     fn children(&self) -> Vec<u32> {
         let status = self.status.as_ref().map(|status| status.pid);
         let trial = self.trial.as_ref().map(|trial| trial.pid);
-        self.workers.pids().into_iter().chain(status).chain(trial).collect()
+        let keeper = self.keeper.as_ref().map(|keeper| keeper.pid);
+        self.workers.pids().into_iter().chain(status).chain(trial).chain(keeper).collect()
     }
 
     /// Handles children that have ended.
@@ -447,6 +505,11 @@ impl Supervisor {
             self.remains.add(pid);
             if let Some(trial) = self.trial.take_if(|trial| trial.pid == pid) {
                 self.end_trial(trial, how);
+                continue;
+            }
+            if self.keeper.take_if(|keeper| keeper.pid == pid).is_some() {
+                let what = "certificates are read again at a reload only";
+                tracing::error!("the process that reads certificates has ended with {how}: {what}");
                 continue;
             }
             let was_worker = self.workers.note_end(pid, how, self.phase);
@@ -492,9 +555,14 @@ impl Supervisor {
 
     /// Starts a trial of the program that the file holds now.
     fn upgrade(&mut self) {
+        // The program on trial reads the configuration, which may name other certificates by now.
+        if let Some(Err(error)) = self.keeper.as_ref().map(Keeper::read_all) {
+            return tracing::error!("not upgraded: {error}");
+        }
         self.workers.unmark_descriptors();
         let logs = self.workers.access_logs();
-        match Trial::start(&self.program, &self.listeners, self.endpoint.as_deref(), logs) {
+        let tls = self.tls();
+        match Trial::start(&self.program, &self.listeners, self.endpoint.as_deref(), logs, tls) {
             Ok(trial) => self.trial = Some(trial),
             Err(error) => tracing::error!("not upgraded: {error}"),
         }
@@ -512,6 +580,11 @@ impl Supervisor {
         tracing::error!("not upgraded: {error}");
     }
 
+    /// What another program needs for TLS.
+    fn tls(&self) -> Option<(&Vault, &Keeper)> {
+        Some((&*self.vault, self.keeper.as_ref()?))
+    }
+
     fn go_on_as(&mut self, tried: Identity, settings: &File) -> NotUpgraded {
         tracing::info!("upgrading to the program that the file contains now");
         self.workers.unmark_descriptors();
@@ -520,6 +593,7 @@ impl Supervisor {
             listeners: &self.listeners,
             endpoint: self.endpoint.as_deref(),
             access_logs: self.workers.access_logs(),
+            tls: self.tls(),
             settings,
             workers: self.workers.pids().into_iter().chain(self.remains.pids()).collect(),
         };
@@ -530,8 +604,58 @@ impl Supervisor {
         error
     }
 
+    /// Warns of certificates that clients refuse, or soon will.
+    fn tell_of_certificates(&self) {
+        if self.settings.tls.listen.is_empty() {
+            return;
+        }
+        let now = sys::clock::realtime_secs() as i64;
+        if let Ok(pairs) = Pairs::of(&self.settings, &self.vault) {
+            pairs.doubts(&self.settings, now).iter().for_each(|doubt| tracing::warn!("{doubt}"));
+        }
+        if self.settings.tls.self_signed {
+            tracing::warn!("the certificate is signed by itself: for tests only, and browsers warn of it");
+        }
+    }
+
+    /// Has the certificates read that these settings name. If no process is there to do so, this one tries,
+    /// and starts one.
+    fn read_certificates(&mut self, settings: &Settings) -> Result<(), RunError> {
+        if settings.tls.listen.is_empty() {
+            return Ok(());
+        }
+        if let Some(keeper) = &self.keeper {
+            keeper.read_all().map_err(RunError::Keeper)?;
+        } else {
+            self.vault.publish(&tls::read_all(settings)?).map_err(failed("share certificates"))?;
+            self.start_missing_keeper();
+        }
+        Pairs::of(settings, &self.vault)?;
+        Ok(())
+    }
+
+    /// Starts a process that looks after the certificates, if there is none. It has no more privileges than
+    /// this one.
+    fn start_missing_keeper(&mut self) {
+        if self.settings.tls.listen.is_empty() || self.keeper.is_some() {
+            return;
+        }
+        let foreign = self.workers.foreign(&[], &[]);
+        let close = || {
+            foreign.close(&[]);
+            self.listeners.iter().flatten().for_each(|listener| listener.close());
+        };
+        match Keeper::start(&self.source, &self.settings, &self.vault, close) {
+            Ok(keeper) => self.keeper = Some(keeper),
+            Err(error) => tracing::error!("renewed certificates need a reload: {error}"),
+        }
+    }
+
     fn reopen_logs(&self) {
         self.workers.reopen_logs();
+        if let Some(keeper) = &self.keeper {
+            keeper.reopen_log();
+        }
         if let Some(status) = &self.status {
             status.control.reopen_logs();
         }
@@ -558,12 +682,12 @@ impl Supervisor {
         for listener in self.listeners.iter().flatten() {
             // Copies may share an address.
             if !said.contains(&&listener.address) {
-                error_log::say(&format!("listening on {} ({what})", url(&listener.address)));
+                error_log::say(&format!("listening on {} ({what})", url_of(listener, &self.settings)));
                 said.push(&listener.address);
             }
         }
         if let Some(endpoint) = &self.endpoint {
-            error_log::say(&format!("status on {}", url(endpoint.address())));
+            error_log::say(&format!("status on {}", url(endpoint.address(), false)));
         }
         if let Ok(room) = Allotment::explain(&self.settings) {
             tracing::info!("{}", room.text);
@@ -577,11 +701,17 @@ impl Supervisor {
 }
 
 /// An address as the status reports it.
-pub(crate) fn url(address: &ListenAddress) -> String {
+pub(crate) fn url(address: &ListenAddress, speaks_tls: bool) -> String {
     match address {
+        ListenAddress::Tcp(address) if speaks_tls => format!("https://{address}/"),
         ListenAddress::Tcp(address) => format!("http://{address}/"),
         ListenAddress::Unix(path) => format!("unix:{}", path.display()),
     }
+}
+
+/// The address of a listener as the status reports it.
+fn url_of(listener: &Listener, settings: &Settings) -> String {
+    url(&listener.address, settings.speaks_tls_at(listener.asked.as_ref().unwrap_or(&listener.address)))
 }
 
 /// The exit code of a process that has done what it was forked for.

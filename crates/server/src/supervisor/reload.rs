@@ -55,10 +55,12 @@ impl Supervisor {
         for (key, what) in needs_more(&self.settings, &settings) {
             tracing::warn!("`{key}` has changed, which requires {what}; the old value stays in use");
         }
+        self.read_certificates(&settings)?;
         (settings.copies, settings.copies_by) = (self.settings.copies, self.settings.copies_by);
         let listeners = listeners::reopen(&self.listeners, &settings)?;
         let retiring = given_up(&self.listeners, &listeners);
-        if let Err(error) = self.workers.propose(&settings, &listeners, &retiring, access_logs) {
+        let shared = (access_logs, &self.vault);
+        if let Err(error) = self.workers.propose(&settings, &listeners, &retiring, shared) {
             self.close_new(&listeners);
             return Err(failed("start a worker")(error));
         }

@@ -21,6 +21,7 @@ use sys::process::{self, Ended};
 use sys::signal::Signal;
 use sys::socket;
 
+use super::keeper::Keeper;
 use super::upgrade::{Bequest, Identity, Legacy, NotUpgraded, Program, TRIAL};
 use super::workers::Workers;
 use super::{RunError, failed, try_out};
@@ -29,6 +30,7 @@ use crate::config::{ErrorLog, LogLevel, Settings, Source};
 use crate::error_log;
 use crate::listeners::{Listener, Listeners};
 use crate::status::Endpoint;
+use crate::tls::Vault;
 
 /// How long a trial may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -58,11 +60,13 @@ impl Trial {
         listeners: &[Listeners],
         endpoint: Option<&Endpoint>,
         access_logs: &[Arc<LogFile>],
+        tls: Option<(&Vault, &Keeper)>,
     ) -> Result<Self, NotUpgraded> {
         let file = program.identity()?;
         let settings = sys::file::in_memory("settings").map_err(NotUpgraded::HandOn)?;
         // Whatever it does, the workers are not its children.
-        let legacy = Legacy { listeners, endpoint, access_logs, settings: &settings, workers: Vec::new() };
+        let (settings_file, workers) = (&settings, Vec::new());
+        let legacy = Legacy { listeners, endpoint, access_logs, tls, settings: settings_file, workers };
         let mut arguments = program.arguments.iter();
         let name = arguments.next();
         let spawned = legacy.hand_on(&TRIAL, |variables| {
@@ -139,13 +143,15 @@ pub(super) fn run(source: &Source, lent: Bequest) -> Result<(), RunError> {
     try_out(&settings)?;
     let access_logs = super::access_logs(&settings, &opened.access_logs, None).collect::<Result<_, _>>()?;
     // The worker must not inherit what was lent.
+    let vault = opened.vault.clone();
     drop(opened);
-    answer_one(&settings, access_logs)?;
+    let vault = super::vault_for(&settings, vault)?;
+    answer_one(&settings, (access_logs, &vault))?;
     written.write_all(text.as_bytes()).map_err(failed("write down the settings"))
 }
 
 /// Has a worker answer a request on a socket that no other process knows.
-fn answer_one(settings: &Settings, access_logs: Vec<Arc<LogFile>>) -> Result<(), RunError> {
+fn answer_one(settings: &Settings, shared: (Vec<Arc<LogFile>>, &Arc<Vault>)) -> Result<(), RunError> {
     let step = "open a socket for a trial";
     let (listener, client) = socket::listen_with_client().map_err(failed(step))?;
     let listener = Listener::adopt(listener, None, std::process::id()).map_err(failed(step))?;
@@ -153,7 +159,7 @@ fn answer_one(settings: &Settings, access_logs: Vec<Arc<LogFile>>) -> Result<(),
     one.placement.partition = false;
     let mut workers = Workers::new(Vec::new(), None).map_err(failed("share memory"))?;
     workers
-        .begin(&one, &[vec![Arc::new(listener)]], &Listeners::new(), access_logs)
+        .begin(&one, &[vec![Arc::new(listener)]], &Listeners::new(), shared)
         .map_err(failed("start a worker"))?;
     let answer = ask(client.into(), &workers.pids());
     for pid in workers.pids() {

@@ -28,11 +28,13 @@ use sys::inherited;
 use sys::process;
 use sys::signal::{Signal, SignalSet};
 
+use super::keeper::Keeper;
 use crate::access_log::LogFile;
 use crate::config::{ConfigError, ListenAddress, Settings, Source, StatusAddress};
 use crate::error_log::{self, HandedOn};
 use crate::listeners::{Listener, Listeners};
 use crate::status::Endpoint;
+use crate::tls::Vault;
 
 /// The program file, and its arguments.
 pub(super) struct Program {
@@ -50,6 +52,8 @@ pub(super) struct Legacy<'a> {
     pub(super) listeners: &'a [Listeners],
     pub(super) endpoint: Option<&'a Endpoint>,
     pub(super) access_logs: &'a [Arc<LogFile>],
+    /// What TLS needs, if it is spoken.
+    pub(super) tls: Option<(&'a Vault, &'a Keeper)>,
     /// The settings as they were tried. In a trial, the file to write them to.
     pub(super) settings: &'a File,
     /// The program's children: running workers, and processes still to be reaped.
@@ -62,6 +66,9 @@ pub(super) struct Opened {
     pub(super) listeners: Vec<Listeners>,
     pub(super) endpoint: Option<Arc<Endpoint>>,
     pub(super) access_logs: Vec<Arc<LogFile>>,
+    /// What TLS needs, if it is spoken.
+    pub(super) vault: Option<Arc<Vault>>,
+    pub(super) keeper: Option<Keeper>,
     /// The children of the program before.
     pub(super) workers: Vec<u32>,
 }
@@ -91,8 +98,8 @@ pub(super) enum NotUpgraded {
     HandOn(#[source] io::Error),
 }
 
-/// What the new program must know in addition to the descriptors. Those come in this order: listeners,
-/// status, logs, settings.
+/// What the new program must know in addition to the descriptors. Those come in this order: listeners, memory
+/// for TLS and the keeper's channel, status, logs, settings.
 #[derive(Deserialize, Serialize)]
 struct Handover {
     /// For each listener, the address that was asked for. None if systemd gave the listener.
@@ -109,6 +116,9 @@ struct Handover {
     /// The paths of the other access logs, if sites have their own logs.
     #[serde(default)]
     other_access_logs: Vec<PathBuf>,
+    /// The process that reads certificates, if TLS is spoken.
+    #[serde(default)]
+    keeper: Option<u32>,
     workers: Vec<u32>,
 }
 
@@ -183,6 +193,7 @@ impl Legacy<'_> {
         }
         let log = error_log::file();
         let mut descriptors: Vec<BorrowedFd<'_>> = distinct.iter().map(|listener| listener.as_fd()).collect();
+        descriptors.extend(self.tls.iter().flat_map(|(vault, keeper)| [vault.as_fd(), keeper.as_fd()]));
         descriptors.extend(self.endpoint.map(AsFd::as_fd));
         descriptors.extend(log.map(|(_, file)| file));
         descriptors.extend(self.access_files().map(|(_, file)| file));
@@ -212,6 +223,7 @@ impl Handover {
             log,
             access_log: access_logs.next(),
             other_access_logs: access_logs.collect(),
+            keeper: legacy.tls.map(|(_, keeper)| keeper.pid),
             workers: legacy.workers.clone(),
         }
     }
@@ -238,6 +250,11 @@ impl Bequest {
             Ok::<_, io::Error>(Endpoint::adopt(last()?, address))
         });
         let endpoint = endpoint.transpose()?.map(Arc::new);
+        let tls = handover.keeper.map(|pid| {
+            let keeper = Keeper::adopt(pid, last()?);
+            Ok::<_, io::Error>((Vault::adopt(last()?)?, keeper))
+        });
+        let (vault, keeper) = tls.transpose()?.unzip();
         if descriptors.len() != handover.asked.len() {
             return Err(wrong("not a descriptor for each listener"));
         }
@@ -250,7 +267,8 @@ impl Bequest {
         let listener = |&place: &usize| all.get(place).cloned().ok_or_else(|| wrong("no such listener"));
         let copies = handover.copies.iter().map(|copy| copy.iter().map(listener).collect());
         let listeners = copies.collect::<io::Result<_>>()?;
-        let opened = Opened { listeners, endpoint, access_logs, workers: handover.workers };
+        let workers = handover.workers;
+        let opened = Opened { listeners, endpoint, access_logs, vault, keeper, workers };
         Ok(Some(Self { opened, log, settings }))
     }
 }

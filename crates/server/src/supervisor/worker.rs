@@ -19,6 +19,7 @@ use crate::gateway::PoolHandle;
 use crate::listeners::Share;
 use crate::memory;
 use crate::service::Service;
+use crate::tls::{TlsTerms, Vault};
 
 /// The largest buffer whose memory is kept for later buffers when it is freed: a request's body, or the
 /// unsent part of a reply, including what it grows beyond that.
@@ -33,7 +34,7 @@ pub(super) fn serve(
     threads: &[(&'static Counters, PoolHandle)],
     control: Arc<Control>,
     common: Option<(&Common, &SharedFiles)>,
-    access_logs: &[Arc<LogFile>],
+    (access_logs, vault): (&[Arc<LogFile>], &Arc<Vault>),
 ) -> Result<(), RunError> {
     faults::at("begin");
     control.attend().map_err(failed("notice the end of the supervisor"))?;
@@ -83,12 +84,14 @@ pub(super) fn serve(
         Content::sharing(Arc::clone(&resolvers), table, &sites, ranges)
     };
     faults::at("services");
+    let tls_terms = TlsTerms::new(settings, vault)?.map(Arc::new);
     let service = |(thread, (counters, pool_handle)): (usize, &(&'static Counters, PoolHandle))| {
         let logs = AccessLogs::new(settings, &writers, counters);
         let common = common.map(|(common, _)| common.clone());
         let mut service =
             Service::new(content(thread), settings, counters, logs, common, pool_handle.clone())?;
         service.tells_of_table &= of_process.is_none();
+        service.tls_terms.clone_from(&tls_terms);
         Ok(service)
     };
     let services = threads.iter().enumerate().map(service).collect::<io::Result<_>>();

@@ -20,7 +20,7 @@ use sys::shared::Shared;
 use sys::signal::Signal;
 
 use super::common_table::CommonTable;
-use super::{exit_code, remedy, url, worker};
+use super::{exit_code, remedy, url_of, worker};
 use crate::access_log::LogFile;
 use crate::common::Common;
 use crate::config::{Role, Settings};
@@ -32,6 +32,7 @@ use crate::gateway::{Lines, Queues};
 use crate::listeners::{Listener, Listeners, Share};
 use crate::placement::Position;
 use crate::status::{Endpoint, ListenerSource, Sources, WorkerSource};
+use crate::tls::Vault;
 
 /// All workers of this server.
 pub(super) struct Workers {
@@ -107,6 +108,8 @@ struct Place {
     in_common: Option<InCommon>,
     /// The queues that its threads share with the other workers.
     queues: Queues,
+    /// What it needs for TLS.
+    vault: Arc<Vault>,
 }
 
 /// Extra data for workers that share a descriptor table.
@@ -177,10 +180,11 @@ impl Workers {
         settings: &Settings,
         copies: &[Listeners],
         retiring: &Listeners,
-        access_logs: Vec<Arc<LogFile>>,
+        (access_logs, vault): (Vec<Arc<LogFile>>, &Arc<Vault>),
     ) -> io::Result<()> {
         let mut places = Vec::new();
-        let started = self.start_into(&mut places, settings, copies, retiring, &access_logs, false);
+        let shared = (&*access_logs, vault);
+        let started = self.start_into(&mut places, settings, copies, retiring, shared, false);
         self.access_logs = access_logs;
         self.serving = places;
         match started {
@@ -209,10 +213,10 @@ impl Workers {
         settings: &Settings,
         copies: &[Listeners],
         retiring: &Listeners,
-        access_logs: Vec<Arc<LogFile>>,
+        (access_logs, vault): (Vec<Arc<LogFile>>, &Arc<Vault>),
     ) -> io::Result<()> {
         let mut places = Vec::new();
-        match self.start_into(&mut places, settings, copies, retiring, &access_logs, true) {
+        match self.start_into(&mut places, settings, copies, retiring, (&access_logs, vault), true) {
             Ok(queues) => {
                 let listeners = copies.to_vec();
                 self.next = Some(Next { places, listeners, access_logs, queues, failure: None });
@@ -280,7 +284,7 @@ impl Workers {
         settings: &Settings,
         copies: &[Listeners],
         retiring: &Listeners,
-        access_logs: &[Arc<LogFile>],
+        (access_logs, vault): (&[Arc<LogFile>], &Arc<Vault>),
         on_trial: bool,
     ) -> io::Result<Queues> {
         let usable = settings.cpus.clone().map_or_else(process::allowed_cpus, Ok)?;
@@ -314,6 +318,7 @@ impl Workers {
                 quick_deaths,
                 in_common,
                 queues,
+                vault: Arc::clone(vault),
             });
         }
         for place in &*places {
@@ -571,7 +576,7 @@ impl Workers {
     }
 
     /// The sources of what the status endpoint reports.
-    pub(super) fn sources(&self, architecture: &str, started: SystemTime, copies: &[Listeners]) -> Sources {
+    pub(super) fn sources(&self, settings: &Settings, started: SystemTime, copies: &[Listeners]) -> Sources {
         // The status counts as a worker what owns connections.
         let threads = |place: &Place| -> Vec<_> {
             let worker = |counters: &[&'static Counters]| {
@@ -581,11 +586,11 @@ impl Workers {
             place.counters.chunks(place.counters.len() / place.owners).map(worker).collect()
         };
         let listener = |listener: &Arc<Listener>| ListenerSource {
-            address: url(&listener.address),
+            address: url_of(listener, settings),
             socket: Arc::clone(listener),
         };
         Sources::new(
-            architecture,
+            settings.architecture.name(),
             started,
             self.serving.iter().flat_map(threads).collect(),
             self.retired.iter().flat_map(threads).collect(),
@@ -661,7 +666,8 @@ impl Place {
         let threads: Vec<_> =
             self.counters.iter().zip(0..).map(|(&block, at)| (block, pool_handle(at))).collect();
         let work = |share: Share, common: Option<(&Common, &SharedFiles)>| {
-            let ended = worker::serve(settings, cpus, share, &threads, control, common, access_logs);
+            let shared = (access_logs, &self.vault);
+            let ended = worker::serve(settings, cpus, share, &threads, control, common, shared);
             exit_code("a worker", ended)
         };
         let pid = match (&mut self.in_common, common_table) {

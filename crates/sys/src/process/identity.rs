@@ -37,6 +37,23 @@ pub fn drop_privileges(user: &str, group: Option<&str>) -> io::Result<()> {
     Ok(())
 }
 
+/// Gives up root as [`drop_privileges`] does, but for one privilege: to read every file and to search every
+/// directory, whatever their permissions (`CAP_DAC_READ_SEARCH`, capabilities(7)). Only for a process with
+/// a single thread.
+///
+/// # Errors
+///
+/// As for [`drop_privileges`].
+pub fn drop_privileges_but_reading(user: &str, group: Option<&str>) -> io::Result<()> {
+    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities};
+    set_keep_capabilities(true)?;
+    drop_privileges(user, group)?;
+    let kept = CapabilitySet::DAC_READ_SEARCH;
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    set_capabilities(None, sets)?;
+    Ok(set_keep_capabilities(false)?)
+}
+
 /// The user and group numbers that [`drop_privileges`] gives to a process. getpwnam(3), getgrnam(3).
 ///
 /// # Errors

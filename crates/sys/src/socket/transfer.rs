@@ -95,6 +95,12 @@ impl<'a> Slice<'a> {
         self.vector.iov_len -= count;
     }
 
+    /// Leaves the first `most` bytes, or all bytes if there are fewer.
+    #[inline]
+    pub fn truncate(&mut self, most: usize) {
+        self.vector.iov_len = self.len().min(most);
+    }
+
     /// Appends a copy of the bytes.
     #[inline]
     pub fn append_to(self, bytes: &mut Vec<u8>) {

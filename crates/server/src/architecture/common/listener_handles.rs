@@ -88,7 +88,9 @@ impl ListenerHandle {
                 let listener = &self.listener;
                 let address = listener.asked.as_ref().unwrap_or(&listener.address);
                 let is_announced = service.proxies.announce_at(address);
-                return Accepted::Client(Client { socket, peer, is_announced, waited_ms: None });
+                let speaks_tls = service.tls_terms.as_ref().is_some_and(|terms| terms.are_for(address));
+                let waited_ms = None;
+                return Accepted::Client(Client { socket, peer, is_announced, speaks_tls, waited_ms });
             }
             Err(error) => error,
         };

@@ -2,13 +2,13 @@
 
 use crate::architecture::common::token::Token;
 use crate::architecture::events::Registration;
-use crate::channel::Plain;
+use crate::channel::Channel;
 use crate::slab::Slab;
 use crate::timers::Timers;
 
 /// A connection and what its socket is registered for.
 pub(super) struct Registered {
-    pub(super) conversation: Plain,
+    pub(super) conversation: Channel,
     pub(super) registration: Registration,
     pub(super) generation: u16,
     /// Counts its connections to applications: a ring's operations for each have another name.

@@ -7,7 +7,7 @@ use std::os::fd::AsFd as _;
 use super::registered::Registered;
 use super::{EventLoop, Name};
 use crate::architecture::events::Registration;
-use crate::channel::Plain;
+use crate::channel::Channel;
 use crate::conversation::{Next, Turn};
 use crate::counters::Counters;
 use crate::slab::Slab;
@@ -145,6 +145,6 @@ fn named(connections: &mut Slab<Registered>, name: Name) -> Option<&mut Register
 }
 
 /// Whether a client is between requests, or behind its last one.
-fn is_silent(client: &mut Plain) -> bool {
+fn is_silent(client: &mut Channel) -> bool {
     !client.is_paused() && (client.machine().is_idle() || client.machine().is_lingering())
 }

@@ -108,6 +108,7 @@ impl World {
                     socket: socket.into(),
                     peer: PeerAddress::Unix,
                     is_announced: false,
+                    speaks_tls: false,
                     waited_ms: None,
                 });
                 let index = *self.server.agenda.work.last().expect("it is to have a turn");

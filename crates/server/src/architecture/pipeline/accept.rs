@@ -44,7 +44,7 @@ use super::wakeups::AcceptorWakeup;
 use crate::accept::{AcceptPolicy, Cost, Gate, Turn};
 use crate::architecture::common::listener_handles::{Accepted, ListenerHandle};
 use crate::architecture::common::samples::{sample_queue, sample_wait};
-use crate::channel::{Client, Plain};
+use crate::channel::{Channel, Client};
 use crate::config::Settings;
 use crate::control::Phase;
 use crate::counters::Stage;
@@ -274,7 +274,7 @@ impl<'p> Acceptor<'p> {
             self.next_lane = (self.next_lane + 1) % self.pipeline.lanes.len();
             self.next_lane as u16
         });
-        let mut conversation = Plain::new(client, &self.service);
+        let mut conversation = Channel::new(client, &self.service);
         self.service.counters.connections_opened.add(1);
         if self.work_phase_skips_new {
             conversation.await_input();

@@ -4,11 +4,11 @@
 use std::os::fd::AsFd as _;
 
 use super::waiting::{Number, Told};
-use crate::channel::Plain;
+use crate::channel::Channel;
 
 /// A travelling connection.
 pub(super) struct Traveller {
-    pub(super) conversation: Plain,
+    pub(super) conversation: Channel,
     /// The worker whose stages it goes through. This never changes.
     pub(super) lane: u16,
     /// The only reader that can go on with it, if there is one.
@@ -47,7 +47,7 @@ impl Traveller {
     /// What a travelling connection takes, wherever it is.
     pub(super) const BYTES: usize = size_of::<Self>();
 
-    pub(super) fn new(conversation: Plain, lane: u16, acceptor: Option<u16>, now_ns: u64) -> Self {
+    pub(super) fn new(conversation: Channel, lane: u16, acceptor: Option<u16>, now_ns: u64) -> Self {
         Self {
             conversation,
             lane,

@@ -10,6 +10,7 @@ use http1::coding::Coding;
 use sys::file::Symlinks;
 
 use super::log::AccessLogSettings;
+use super::tls::PairFiles;
 use crate::config::address::ListenAddress;
 use crate::config::host::HostPattern;
 use crate::config::pattern::{Pattern, Segment};
@@ -20,10 +21,19 @@ use crate::config::target::Target;
 pub struct SiteSettings {
     /// The hosts. Empty for the default site.
     pub hosts: Vec<HostPattern>,
+    /// The certificate for these hosts. None is set: the default site's.
+    pub pair: PairFiles,
     /// Where requests for these hosts are logged. `None`: nowhere.
     pub access_log: Option<AccessLogSettings>,
     /// The files. The settings of the open-file table are the same for all sites.
     pub files: FileSettings,
+}
+
+impl SiteSettings {
+    /// A site without a certificate of its own.
+    pub fn new(hosts: Vec<HostPattern>, access_log: Option<AccessLogSettings>, files: FileSettings) -> Self {
+        Self { hosts, pair: PairFiles::default(), access_log, files }
+    }
 }
 
 /// The files that a site serves, and its rules for paths.

@@ -32,7 +32,7 @@ fn files_with(max_open: u32, workers: usize) -> SharedFiles {
     let mut settings = FileSettings::new("/".into());
     settings.max_open = max_open;
     settings.memory = BODIES;
-    let site = SiteSettings { hosts: Vec::new(), access_log: None, files: settings };
+    let site = SiteSettings::new(Vec::new(), None, settings);
     SharedFiles::new(&[site], OPEN_FILES, workers, Ledger::new(4_096).unwrap(), 1).unwrap()
 }
 

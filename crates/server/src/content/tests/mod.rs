@@ -153,7 +153,7 @@ impl Reply {
 
 /// The site for all hosts.
 fn default_site(files: &FileSettings) -> SiteSettings {
-    SiteSettings { hosts: Vec::new(), access_log: None, files: files.clone() }
+    SiteSettings::new(Vec::new(), None, files.clone())
 }
 
 /// The service with the table that the current test needs.

@@ -10,11 +10,7 @@ fn sites(change: impl FnOnce(&mut [SiteSettings; 3])) -> Site {
     let other = |host: HostPattern| {
         let root = site.keep.path().join(&host.host);
         fs::create_dir(&root).unwrap();
-        SiteSettings {
-            hosts: vec![host],
-            access_log: None,
-            files: FileSettings { root, ..site.settings.clone() },
-        }
+        SiteSettings::new(vec![host], None, FileSettings { root, ..site.settings.clone() })
     };
     let mut sites =
         [default_site(&site.settings), other(host("a.example", false)), other(host("b.example", true))];

@@ -1,0 +1,412 @@
+//! Certificates and their private keys: read from files, checked, and given to sites.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use aws_lc_rs::digest;
+use rustls::crypto::{Credentials, Identity, SigningKey};
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
+
+use super::provider;
+use super::vault::{Texts, Vault};
+use crate::config::{PairFiles, Settings};
+use crate::dates::rfc3339;
+
+/// A larger file is no certificate or key.
+const LARGEST_FILE: u64 = 1 << 20;
+
+/// A certificate with its private key.
+pub struct Pair {
+    /// What handshakes use.
+    credentials: Arc<Credentials>,
+    /// What the certificate says.
+    pub validity: Validity,
+    /// The files, if it comes from files.
+    pub files: PairFiles,
+    digest: [u8; 32],
+}
+
+/// What a certificate says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Validity {
+    /// The hosts that it is for: DNS names, and addresses as text.
+    pub names: Vec<String>,
+    /// From when on it is valid, in seconds since the Unix epoch.
+    pub from: i64,
+    /// Until when it is valid, in seconds since the Unix epoch.
+    pub until: i64,
+}
+
+/// Why a certificate and a key cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PairError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The content of a file is not what it should be.
+    #[error("{}: {what}", .path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The key belongs to another certificate.
+    #[error("{} is not the key of the certificate {}", .key.display(), .certificate.display())]
+    Strangers {
+        /// The file of the certificate.
+        certificate: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
+    },
+    /// It has not been read.
+    #[error("the certificate {} has not been read", .0.certificate.clone().unwrap_or_default().display())]
+    Missing(PairFiles),
+    /// No certificate could be made.
+    #[error("cannot make a certificate: {0}")]
+    Made(String),
+}
+
+impl Pair {
+    /// Takes a certificate and its key from the content of their files.
+    ///
+    /// # Errors
+    ///
+    /// The content of one cannot be used, or they do not belong together.
+    pub fn parse(texts: &Texts) -> Result<Self, PairError> {
+        let Texts { files, chain, key: key_text } = texts;
+        let nameless = Path::new("");
+        let [certificate, key] =
+            [&files.certificate, &files.key].map(|file| file.as_deref().unwrap_or(nameless));
+        let wrong = |path: &Path, what: &dyn fmt::Display| PairError::Content {
+            path: path.to_owned(),
+            what: what.to_string(),
+        };
+        let chain = CertificateDer::pem_slice_iter(chain).collect::<Result<Vec<_>, _>>();
+        let chain = chain.map_err(|error| wrong(certificate, &error))?;
+        let Some(first) = chain.first() else {
+            return Err(wrong(certificate, &"there is no certificate in PEM (\"BEGIN CERTIFICATE\")"));
+        };
+        let validity = Validity::of(first).map_err(|what| wrong(certificate, &what))?;
+        let signs = PrivateKeyDer::from_pem_slice(key_text).map_err(|error| match error {
+            pem::Error::NoItemsFound if is_encrypted(key_text) => {
+                wrong(key, &"the key is encrypted; `openssl pkey -in FILE -out OTHER` decrypts it")
+            }
+            pem::Error::NoItemsFound => wrong(key, &"there is no private key in PEM (\"BEGIN PRIVATE KEY\")"),
+            error => wrong(key, &error),
+        })?;
+        let signs = provider().key_provider.load_private_key(signs);
+        let signs = signs.map_err(|_| wrong(key, &"allowed: a key for RSA, ECDSA or Ed25519"))?;
+        let credentials = of(chain, signs).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => {
+                PairError::Strangers { certificate: certificate.to_owned(), key: key.to_owned() }
+            }
+            error => wrong(certificate, &error),
+        })?;
+        Ok(Self { credentials, validity, files: files.clone(), digest: texts.digest() })
+    }
+
+    /// Which names it has, and until when it is valid. `now` is in seconds since the Unix epoch.
+    pub fn description(&self, now: i64) -> String {
+        let Validity { names, until, .. } = &self.validity;
+        let mut listed = names.iter().take(MOST_NAMES).cloned().collect::<Vec<_>>().join(", ");
+        if names.len() > MOST_NAMES {
+            listed += &format!(" and {} more", names.len() - MOST_NAMES);
+        }
+        let (title, days) = (self.title(), self.validity.days_left(now));
+        format!("{title}: valid for {days} more days, until {}, for {listed}", date(*until))
+    }
+
+    /// What operators call it.
+    fn title(&self) -> String {
+        let file = self.files.certificate.as_ref();
+        file.map_or_else(
+            || "the self-signed certificate".to_owned(),
+            |file| format!("certificate {}", file.display()),
+        )
+    }
+
+    /// What handshakes use.
+    pub(super) fn credentials(&self) -> Arc<Credentials> {
+        Arc::clone(&self.credentials)
+    }
+}
+
+impl fmt::Debug for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The key is nobody's business.
+        f.debug_struct("Pair").field("validity", &self.validity).finish_non_exhaustive()
+    }
+}
+
+fn of(
+    chain: Vec<CertificateDer<'static>>,
+    key: Box<dyn SigningKey>,
+) -> Result<Arc<Credentials>, rustls::Error> {
+    let identity = Arc::new(Identity::from_cert_chain(chain)?);
+    Credentials::new(identity, key).map(Arc::new)
+}
+
+fn is_encrypted(key: &[u8]) -> bool {
+    memchr::memmem::find(key, b"ENCRYPTED").is_some()
+}
+
+/// Reads all certificates and keys that the settings name, and makes the one that is signed by itself. Each is
+/// one that can be used.
+///
+/// # Errors
+///
+/// One of them cannot be read or used.
+pub fn read_all(settings: &Settings) -> Result<Vec<Texts>, PairError> {
+    let mut all: Vec<Texts> = Vec::new();
+    if settings.tls.listen.is_empty() {
+        return Ok(all);
+    }
+    for files in Wanted::of(settings).0.into_iter().flatten() {
+        if all.iter().any(|texts| texts.files == files) {
+            continue;
+        }
+        let texts = if files.both().is_some() { Texts::read(&files)? } else { self_signed(settings)? };
+        Pair::parse(&texts)?;
+        all.push(texts);
+    }
+    Ok(all)
+}
+
+impl Texts {
+    /// Reads a certificate and its key. They may not belong together.
+    ///
+    /// # Errors
+    ///
+    /// One of them cannot be read.
+    pub fn read(files: &PairFiles) -> Result<Self, PairError> {
+        let text = |path: &Option<PathBuf>| path.as_deref().map_or(Ok(Vec::new()), read);
+        Ok(Self { chain: text(&files.certificate)?, key: text(&files.key)?, files: files.clone() })
+    }
+
+    /// Tells texts from others.
+    fn digest(&self) -> [u8; 32] {
+        let mut context = digest::Context::new(&digest::SHA256);
+        context.update(&(self.chain.len() as u64).to_le_bytes());
+        context.update(&self.chain);
+        context.update(&self.key);
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(context.finish().as_ref());
+        bytes
+    }
+}
+
+/// Makes a certificate that no browser trusts, and its key.
+fn self_signed(settings: &Settings) -> Result<Texts, PairError> {
+    let made = rcgen::generate_simple_self_signed(names_for_tests(settings));
+    let rcgen::CertifiedKey { cert, signing_key } =
+        made.map_err(|error| PairError::Made(error.to_string()))?;
+    let (chain, key) = (cert.pem().into_bytes(), signing_key.serialize_pem().into_bytes());
+    Ok(Texts { files: PairFiles::default(), chain, key })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, PairError> {
+    let failed = |source| PairError::Read { path: path.to_owned(), source };
+    let size = fs::metadata(path).map_err(failed)?.len();
+    if size > LARGEST_FILE {
+        let what = format!("{size} bytes are too many for a certificate or a key");
+        return Err(PairError::Content { path: path.to_owned(), what });
+    }
+    fs::read(path).map_err(failed)
+}
+
+impl Validity {
+    fn of(certificate: &CertificateDer<'_>) -> Result<Self, String> {
+        let (_, parsed) = X509Certificate::from_der(certificate)
+            .map_err(|error| format!("the first certificate can't be read: {error}"))?;
+        let names = parsed.subject_alternative_name().ok().flatten();
+        let names = names.iter().flat_map(|extension| &extension.value.general_names);
+        let names = names.filter_map(|name| match name {
+            GeneralName::DNSName(name) => Some((*name).to_owned()),
+            GeneralName::IPAddress(bytes) => address(bytes),
+            _ => None,
+        });
+        let validity = parsed.validity();
+        Ok(Self {
+            names: names.collect(),
+            from: validity.not_before.timestamp(),
+            until: validity.not_after.timestamp(),
+        })
+    }
+
+    /// The whole days that are left at a time, in seconds since the Unix epoch. Negative: it is over.
+    pub fn days_left(&self, now: i64) -> i64 {
+        (self.until - now).div_euclid(24 * 60 * 60)
+    }
+
+    /// Whether the certificate is for a host.
+    pub fn is_for(&self, host: &str) -> bool {
+        self.names.iter().any(|name| match name.strip_prefix("*.") {
+            // The star stands for one label (RFC 9525 section 6.3).
+            Some(domain) => host
+                .split_once('.')
+                .is_some_and(|(label, rest)| !label.is_empty() && rest.eq_ignore_ascii_case(domain)),
+            None => name.eq_ignore_ascii_case(host),
+        })
+    }
+}
+
+fn address(bytes: &[u8]) -> Option<String> {
+    let v4 = <[u8; 4]>::try_from(bytes).map(std::net::IpAddr::from).ok();
+    let address = v4.or_else(|| <[u8; 16]>::try_from(bytes).map(std::net::IpAddr::from).ok());
+    address.map(|address| address.to_string())
+}
+
+/// Which certificates the sites have: by the number of the site, the default site first. `None`: the site has
+/// the default one's. No file is set: it is signed by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted(Vec<Option<PairFiles>>);
+
+impl Wanted {
+    pub(super) fn of(settings: &Settings) -> Self {
+        let tls = &settings.tls;
+        let pairs = std::iter::once(&tls.pair).chain(settings.sites.iter().map(|site| &site.pair));
+        let mut wanted: Vec<_> = pairs.map(|files| files.both().is_some().then(|| files.clone())).collect();
+        if tls.self_signed {
+            wanted[0] = Some(PairFiles::default());
+        }
+        Self(wanted)
+    }
+}
+
+/// The certificates of all sites.
+#[derive(Clone, Debug, Default)]
+pub struct Pairs {
+    /// As [`Wanted`] has them.
+    of_sites: Vec<Option<Arc<Pair>>>,
+}
+
+impl Pairs {
+    /// The certificates that the settings name, from those in the vault.
+    ///
+    /// # Errors
+    ///
+    /// One of them is not there, or cannot be used.
+    pub fn of(settings: &Settings, vault: &Vault) -> Result<Self, PairError> {
+        Self::among(&Wanted::of(settings), &vault.contents().1, &Self::default())
+    }
+
+    /// The certificates that the settings name, from their files.
+    ///
+    /// # Errors
+    ///
+    /// One of them cannot be read or used.
+    pub fn read(settings: &Settings) -> Result<Self, PairError> {
+        let all = read_all(settings)?;
+        if all.is_empty() {
+            Ok(Self::default())
+        } else {
+            Self::among(&Wanted::of(settings), &all, &Self::default())
+        }
+    }
+
+    /// The certificates wanted, from these texts. Those that have not changed since `before` are not read
+    /// again.
+    pub(super) fn among(wanted: &Wanted, all: &[Texts], before: &Self) -> Result<Self, PairError> {
+        let mut known: Vec<Arc<Pair>> = Vec::new();
+        let mut of_sites = Vec::new();
+        for files in &wanted.0 {
+            let Some(files) = files else {
+                of_sites.push(None);
+                continue;
+            };
+            let pair = match known.iter().find(|pair| pair.files == *files) {
+                Some(pair) => Arc::clone(pair),
+                None => {
+                    let texts = all.iter().find(|texts| texts.files == *files);
+                    let texts = texts.ok_or_else(|| PairError::Missing(files.clone()))?;
+                    let digest = texts.digest();
+                    let same = before.all().find(|pair| pair.files == *files && pair.digest == digest);
+                    same.map_or_else(|| Pair::parse(texts).map(Arc::new), |pair| Ok(Arc::clone(pair)))?
+                }
+            };
+            known.push(Arc::clone(&pair));
+            of_sites.push(Some(pair));
+        }
+        Ok(Self { of_sites })
+    }
+
+    /// The certificate of a site, or the default site's.
+    pub(super) fn of_site(&self, site: usize) -> Option<&Arc<Pair>> {
+        let own = self.of_sites.get(site).and_then(Option::as_ref);
+        own.or_else(|| self.of_sites.first()?.as_ref())
+    }
+
+    /// Each certificate once.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Pair>> {
+        let mut known: Vec<*const Pair> = Vec::new();
+        self.of_sites.iter().flatten().filter(move |pair| {
+            let is_new = !known.contains(&Arc::as_ptr(pair));
+            known.push(Arc::as_ptr(pair));
+            is_new
+        })
+    }
+}
+
+/// From how few days on a certificate's end is worth a warning.
+const FEW_DAYS: i64 = 14;
+/// Most names that are listed.
+const MOST_NAMES: usize = 10;
+
+impl Pairs {
+    /// Each certificate in a line: which names it has, and until when it is valid. `now` is in seconds since
+    /// the Unix epoch.
+    pub fn described(&self, now: i64) -> impl Iterator<Item = String> {
+        self.all().map(move |pair| pair.description(now))
+    }
+
+    /// What clients will not accept, or soon will not.
+    pub fn doubts(&self, settings: &Settings, now: i64) -> Vec<String> {
+        let mut doubts = Vec::new();
+        for pair in self.all() {
+            let (validity, title) = (&pair.validity, pair.title());
+            let (days, until) = (validity.days_left(now), date(validity.until));
+            if validity.until <= now {
+                doubts.push(format!("{title} has expired, on {until}: clients refuse it"));
+            } else if days < FEW_DAYS {
+                doubts.push(format!("{title} expires in {days} days, on {until}"));
+            } else if validity.from > now {
+                let from = date(validity.from);
+                doubts.push(format!("{title} is not valid before {from}: clients refuse it until then"));
+            }
+        }
+        for (at, site) in settings.sites.iter().enumerate() {
+            let Some(pair) = self.of_site(at + 1) else { continue };
+            for host in site.hosts.iter().map(ToString::to_string) {
+                if !pair.validity.is_for(host.trim_start_matches("*."))
+                    && !pair.validity.names.contains(&host)
+                {
+                    doubts.push(format!("{} is not for {host}, which a site has", pair.title()));
+                }
+            }
+        }
+        doubts
+    }
+}
+
+fn date(secs: i64) -> String {
+    rfc3339(secs.max(0) as u64).chars().take("2026-11-30".len()).collect()
+}
+
+/// The names of a certificate for tests on one machine.
+fn names_for_tests(settings: &Settings) -> Vec<String> {
+    let mut names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec();
+    let hosts = settings.sites.iter().flat_map(|site| &site.hosts);
+    names.extend(hosts.map(ToString::to_string).filter(|host| !host.starts_with('[')));
+    names
+}

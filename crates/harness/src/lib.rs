@@ -5,6 +5,7 @@
 //! - The variants of the server that each test runs for: [`variant`].
 //! - Clients: a [`browser`]. [`client`] shares no code with the server and checks every reply. [`held`] has
 //!   tens of thousands of connections. [`passes`] sends requests while everything ends that can end.
+//! - Real programs: [`tools`].
 //! - Applications behind the server: [`fpm`], [`scripted`], [`guest`], [`conveyed`].
 //! - The environment: a directory in memory ([`scratch`]), network namespaces ([`namespace`]), a disk
 //!   that is easily full ([`small_disk`]), a [`terminal`], and which process has which connection
@@ -39,6 +40,7 @@ pub mod site;
 pub mod skipped;
 pub mod small_disk;
 pub mod terminal;
+pub mod tools;
 pub mod variant;
 pub mod workspace;
 

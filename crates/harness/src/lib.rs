@@ -5,6 +5,7 @@
 //! - The variants of the server that each test runs for: [`variant`].
 //! - Clients: a [`browser`]. [`client`] shares no code with the server and checks every reply. [`held`] has
 //!   tens of thousands of connections. [`passes`] sends requests while everything ends that can end.
+//! - TLS: a [`tunnel`] between these clients and a server, and certificates ([`authority`]).
 //! - Real programs: [`tools`].
 //! - Applications behind the server: [`fpm`], [`scripted`], [`guest`], [`conveyed`].
 //! - The environment: a directory in memory ([`scratch`]), network namespaces ([`namespace`]), a disk
@@ -19,6 +20,7 @@
 
 #![allow(clippy::missing_panics_doc, reason = "a test fails by a panic, and so does what it calls")]
 
+pub mod authority;
 pub mod browser;
 pub mod built;
 pub mod client;
@@ -41,6 +43,7 @@ pub mod skipped;
 pub mod small_disk;
 pub mod terminal;
 pub mod tools;
+pub mod tunnel;
 pub mod variant;
 pub mod workspace;
 

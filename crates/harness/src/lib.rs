@@ -5,7 +5,8 @@
 //! - The variants of the server that each test runs for: [`variant`].
 //! - Clients: a [`browser`]. [`client`] shares no code with the server and checks every reply. [`held`] has
 //!   tens of thousands of connections. [`passes`] sends requests while everything ends that can end.
-//! - TLS: a [`tunnel`] between these clients and a server, and certificates ([`authority`]).
+//! - TLS: a [`tunnel`] between these clients and a server, which tests run over TLS ([`over_tls`]), and
+//!   certificates ([`authority`]).
 //! - Real programs: [`tools`].
 //! - Applications behind the server: [`fpm`], [`scripted`], [`guest`], [`conveyed`].
 //! - The environment: a directory in memory ([`scratch`]), network namespaces ([`namespace`]), a disk
@@ -30,6 +31,7 @@ pub mod fpm;
 pub mod guest;
 pub mod held;
 pub mod namespace;
+pub mod over_tls;
 pub mod owners;
 pub mod page;
 pub mod passes;

@@ -9,10 +9,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use harness::client::{Broken, Client, request};
+use harness::over_tls::{self, PlainOnly};
 use harness::server::{Server, Setup, parse_address};
 use harness::site::HELLO;
 use harness::sleep_ms;
-use harness::variant::{Test, VARIANTS, Variant, tests};
+use harness::variant::{self, Test, Topic, VARIANTS, Variant, tests};
 use rustix::process::Signal;
 
 const TESTS: &[Test] = tests![
@@ -24,8 +25,16 @@ const TESTS: &[Test] = tests![
     beyond_the_limit_and_nobody_leaves,
 ];
 
+const PLAIN_ONLY: &[PlainOnly] = &[
+    ("bursts::at_two_listeners", "the test chooses the listeners, and these are plain"),
+    ("bursts::beyond_the_limit_and_nobody_leaves", "overload::connections_beyond_the_limit_wait shows it"),
+];
+
 fn main() -> ExitCode {
-    harness::variant::run_for(&every_mechanism(), &[("bursts", TESTS)])
+    let topics: &[Topic] = &[("bursts", TESTS)];
+    let mut trials = variant::trials(&every_mechanism(), topics, "stream");
+    trials.extend(over_tls::trials(topics, &over_tls::FEW, PLAIN_ONLY));
+    variant::conclude(trials)
 }
 
 /// Each variant that can choose its event mechanism, with every one that goes with its other options.

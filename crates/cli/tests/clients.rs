@@ -1,12 +1,12 @@
-//! Real clients: curl, wget, git, and a browser. Without them these tests fail: `scripts/install-test-tools`
-//! gets them.
+//! Real clients: curl, wget, git, and a browser. `tls.rs` has them over TLS.
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, Output, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 
 use harness::server::{Server, Setup};
 use harness::site::{LARGE, large, pattern};
+use harness::tools::{HOW_TO_GET, command, output, succeed};
 use harness::variant::{Test, Variant, tests};
 use harness::{Random, eventually};
 
@@ -26,34 +26,6 @@ const TESTS: &[Test] = tests![
 
 fn main() -> ExitCode {
     harness::variant::run(&[("clients", TESTS)])
-}
-
-const HOW_TO_GET: &str = "run scripts/install-test-tools";
-
-/// A client that is started in a directory, without proxies and the configuration of whoever runs the tests.
-fn client_command(directory: &Path, program: &str) -> Command {
-    let mut command = Command::new(program);
-    command.current_dir(directory).stdin(Stdio::null());
-    for name in ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
-        command.env_remove(name);
-    }
-    command.env("HOME", directory).env("GIT_CONFIG_NOSYSTEM", "1").env("LC_ALL", "C");
-    command
-}
-
-/// Runs a client that must be there, to its end.
-#[track_caller]
-fn output(command: &mut Command) -> Output {
-    command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; {HOW_TO_GET}"))
-}
-
-/// Runs a client that must succeed, and gives its standard output.
-#[track_caller]
-fn succeed(directory: &Path, program: &str, arguments: &[&str]) -> Vec<u8> {
-    let output = output(client_command(directory, program).args(arguments));
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {}\n{told}", output.status);
-    output.stdout
 }
 
 fn url(server: &Server, path: &str) -> String {
@@ -135,7 +107,7 @@ fn curl_uploads_in_vain(variant: &Variant) {
         ["--upload-file", "root/large.bin", "--write-out", "%{http_code}", "--max-time", "20", "-q", "-s"];
     for expect in ["Expect: 100-continue", "Expect:"] {
         let url = url(&server, "/new.bin");
-        let mut curl = client_command(server.directory(), "curl");
+        let mut curl = command(server.directory(), "curl");
         let output = output(curl.args(arguments).args(["--header", expect, &url]));
         assert!(String::from_utf8_lossy(&output.stdout).ends_with("405"), "{expect} {output:?}");
     }
@@ -236,7 +208,7 @@ fn git_clones(variant: &Variant) {
 
 /// A browser without a window, with a fresh profile, that keeps to itself.
 fn browser(server: &Server, path: &str) -> Command {
-    let mut command = client_command(server.directory(), "chromium");
+    let mut command = command(server.directory(), "chromium");
     command.args([
         "--headless",
         "--no-sandbox",

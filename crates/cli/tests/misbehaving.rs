@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use harness::client::{Client, request};
 use harness::held::{Held, is_told_to_hold};
+use harness::over_tls::{self, PlainOnly};
 use harness::server::{Server, Setup};
 use harness::site::{HELLO, LARGE, pattern};
 use harness::variant::{Test, Variant, tests};
@@ -29,8 +30,14 @@ fn main() -> ExitCode {
     if is_told_to_hold() {
         return ExitCode::SUCCESS;
     }
-    harness::variant::run(&[("misbehaving", TESTS)])
+    over_tls::run(&[("misbehaving", TESTS)], &over_tls::FEW, PLAIN_ONLY)
 }
+
+const PLAIN_ONLY: &[PlainOnly] = &[
+    ("misbehaving::crowd_without_a_request", "20,000 handshakes take the tunnel too long"),
+    ("misbehaving::body_dribblers", "header_dribblers shows how TLS takes records of a byte"),
+    ("misbehaving::listings_at_once", "what waits is the listing, before TLS"),
+];
 
 const CONFIG: &str = "
     [tcp]

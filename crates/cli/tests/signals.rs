@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
-use harness::client::{Broken, Client, one, request};
+use harness::client::{Broken, Client, connect, one, request};
+use harness::over_tls::{self, PlainOnly};
 use harness::program::{from_a_file, replace, sluice};
 use harness::server::{Server, Setup, children, parse_address, state};
 use harness::site::{HELLO, LARGE, large, pattern};
@@ -58,8 +59,17 @@ const TESTS: &[Test] = tests![
         wrong_configuration;
 ];
 
+const PLAIN_ONLY: &[PlainOnly] = &[
+    ("signals::reload_of_listeners", "the test chooses the listeners, and these are plain"),
+    ("signals::a_listener_handed_over_serves_a_successor", "a listener that is handed over is plain"),
+    ("signals::nobody_reads_what_it_says", "the test starts the server itself, without a tunnel"),
+    ("signals::drain_after_a_reload_has_an_end", "drain_has_an_end shows how TLS ends"),
+    ("signals::drain_of_orphans_has_an_end", "drain_has_an_end shows how TLS ends"),
+    ("signals::reload_of_the_bound_on_connections", "connections are counted before TLS begins"),
+];
+
 fn main() -> ExitCode {
-    harness::variant::run(&[("signals", TESTS)])
+    over_tls::run(&[("signals", TESTS)], &over_tls::FEW, PLAIN_ONLY)
 }
 
 fn idle_server_ends_at_once(variant: &Variant) {
@@ -111,7 +121,7 @@ fn keep_asking(address: SocketAddr, target: &'static str, body: usize) -> Seen {
 /// often.
 fn come_anew(address: SocketAddr) -> usize {
     let mut count = 0;
-    while let Ok(stream) = TcpStream::connect(address) {
+    while let Ok(stream) = connect(address) {
         let mut client = Client::over(stream);
         assert!(client.try_send(request("GET", "/hello.txt", &[])), "let in, and reset before the request");
         match client.try_reply() {
@@ -195,7 +205,7 @@ fn with_a_slow_client(variant: &Variant, config: &str) -> (Server, Client) {
 fn drain_finishes_replies_and_refuses_connections(variant: &Variant) {
     let (mut server, mut slow) = with_a_slow_client(variant, "");
     server.signal(Signal::TERM);
-    eventually("the listener is closed", || TcpStream::connect(server.address).is_err());
+    eventually("the listener is closed", || connect(server.address).is_err());
     assert!(!server.has_ended());
     assert!(slow.reply().body == pattern(6, BIG));
     slow.expect_close();
@@ -290,7 +300,7 @@ fn drain_of_orphans_has_an_end(variant: &Variant) {
     eventually("all workers have ended", || {
         workers.iter().all(|&pid| matches!(state(pid), None | Some('Z')))
     });
-    assert!(TcpStream::connect(server.address).is_err());
+    assert!(connect(server.address).is_err());
     let end = slow.try_reply();
     assert!(matches!(end, Err(Broken::Reset | Broken::CutShort(_))), "{end:?}");
 }
@@ -425,7 +435,7 @@ fn a_listener_handed_over_serves_a_successor(variant: &Variant) {
 fn a_successor_can_start_when_the_supervisor_was_killed(variant: &Variant) {
     let (server, mut slow) = with_a_slow_client(variant, "");
     let setup = Setup::new(variant)
-        .argument(format!("--listen={}", server.address))
+        .in_place_of(&server)
         .argument(format!("--status=unix:{}", server.directory().join("status").display()));
     server.signal(Signal::KILL);
     let mut successor = None;

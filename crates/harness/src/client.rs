@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use socket2::{Domain, SockRef, Socket, Type};
 
-use crate::TIMEOUT;
+use crate::{TIMEOUT, tunnel};
 
 /// A connection to a server, and the bytes that have arrived on it but have not been read as a reply yet.
 pub struct Client {
@@ -51,7 +51,7 @@ pub enum Broken {
 impl Client {
     /// Connects to an address.
     pub fn connect(address: SocketAddr) -> Self {
-        Self::over(TcpStream::connect_timeout(&address, TIMEOUT).expect("the server takes connections"))
+        Self::over(connect(address).expect("the server takes connections"))
     }
 
     /// A connection that accepts at most a few kilobytes that the test does not read.
@@ -68,7 +68,7 @@ impl Client {
     pub fn connect_with_room(address: SocketAddr, bytes: usize) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
         socket.set_recv_buffer_size(bytes)?;
-        socket.connect_timeout(&address.into(), TIMEOUT)?;
+        tunnel::connect(&socket, address, TIMEOUT)?;
         Ok(Self::over(socket.into()))
     }
 
@@ -356,6 +356,18 @@ impl fmt::Debug for Reply {
         write!(f, "{} {} {:?} ", self.status, self.reason, self.fields)?;
         write!(f, "{} bytes {:?}", self.body.len(), String::from_utf8_lossy(&self.body[..shown]))
     }
+}
+
+/// Connects to a server. Through a tunnel to it, this ends as it would without the tunnel.
+pub fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    connect_within(address, TIMEOUT)
+}
+
+/// Like [`connect`], within this time.
+pub fn connect_within(address: SocketAddr, time: Duration) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    tunnel::connect(&socket, address, time)?;
+    Ok(socket.into())
 }
 
 /// A request without a body.

@@ -5,6 +5,9 @@
 //! - The variants of the server that each test runs for: [`variant`].
 //! - Clients: a [`browser`]. [`client`] shares no code with the server and checks every reply. [`held`] has
 //!   tens of thousands of connections. [`passes`] sends requests while everything ends that can end.
+//! - TLS: a [`tunnel`] between these clients and a server, which tests run over TLS ([`over_tls`]), and
+//!   certificates ([`authority`]).
+//! - Real programs: [`tools`].
 //! - Applications behind the server: [`fpm`], [`scripted`], [`guest`], [`conveyed`].
 //! - The environment: a directory in memory ([`scratch`]), network namespaces ([`namespace`]), a disk
 //!   that is easily full ([`small_disk`]), a [`terminal`], and which process has which connection
@@ -18,6 +21,7 @@
 
 #![allow(clippy::missing_panics_doc, reason = "a test fails by a panic, and so does what it calls")]
 
+pub mod authority;
 pub mod browser;
 pub mod built;
 pub mod client;
@@ -27,6 +31,7 @@ pub mod fpm;
 pub mod guest;
 pub mod held;
 pub mod namespace;
+pub mod over_tls;
 pub mod owners;
 pub mod page;
 pub mod passes;
@@ -39,6 +44,8 @@ pub mod site;
 pub mod skipped;
 pub mod small_disk;
 pub mod terminal;
+pub mod tools;
+pub mod tunnel;
 pub mod variant;
 pub mod workspace;
 

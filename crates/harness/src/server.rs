@@ -1,6 +1,7 @@
 //! Runs the real `sluice serve` on its own files, observes it through `/proc` and its standard error, and
-//! stops it when the test ends.
+//! stops it when the test ends. Between a server that speaks TLS and its clients, it puts a tunnel.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -16,8 +17,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::client::{Client, Reply, request};
+use crate::tunnel::Tunnel;
 use crate::variant::Variant;
-use crate::{TIMEOUT, conveyed, eventually, scratch, site, sleep_ms};
+use crate::{TIMEOUT, conveyed, eventually, owners, scratch, site, sleep_ms};
 
 /// A server before its start.
 pub struct Setup {
@@ -28,13 +30,19 @@ pub struct Setup {
     last_tables: &'static str,
     descriptor_limit: Option<u32>,
     common_descriptors: bool,
+    tls_versions: TlsVersions,
 }
+
+/// The versions of TLS that a variant's clients speak. Empty: they speak plain HTTP.
+type TlsVersions = &'static [&'static rustls::SupportedProtocolVersion];
 
 /// A running server.
 pub struct Server {
     child: Child,
-    /// The address of the first listener.
+    /// The address of the first listener, or of the tunnel to it.
     pub address: SocketAddr,
+    /// Leads to the first listener, if it speaks TLS.
+    tunnel: Option<Tunnel>,
     directory: TempDir,
     /// Whether workers and supervisor share one descriptor table.
     pub common_descriptors: bool,
@@ -72,6 +80,7 @@ impl Setup {
             last_tables: variant.tables(),
             descriptor_limit: None,
             common_descriptors: variant.has_common_descriptors(),
+            tls_versions: variant.tls_versions(),
         };
         setup.arguments.extend(variant.options.iter().map(|&option| option.to_owned()));
         setup
@@ -88,6 +97,13 @@ impl Setup {
     pub fn argument(mut self, text: impl Into<String>) -> Self {
         self.arguments.push(text.into());
         self
+    }
+
+    /// Has it listen at the first address of another server.
+    pub fn in_place_of(mut self, other: &Server) -> Self {
+        let Some(tunnel) = &other.tunnel else { return self.argument(format!("--listen={}", other.address)) };
+        self.arguments.retain(|argument| !argument.starts_with("--listen-tls="));
+        self.argument(format!("--listen-tls={}", tunnel.server()))
     }
 
     /// Limits the number of the server's descriptors.
@@ -119,7 +135,7 @@ impl Setup {
     pub fn command(&self) -> Command {
         let directory = self.directory.path();
         let config = directory.join("sluice.toml");
-        let text = config_text(directory, &self.config) + self.last_tables;
+        let text = config_text(directory, &self.config, self.speaks_tls()) + self.last_tables;
         fs::write(&config, text).expect("a file");
         let mut command = match self.descriptor_limit {
             None => Command::new(&self.program),
@@ -131,12 +147,16 @@ impl Setup {
             }
         };
         command.arg("serve").arg(self.root()).arg("--config").arg(config);
-        let told = |argument: &String| argument.starts_with("--listen");
-        if !self.arguments.iter().any(told) && !self.config.starts_with("listen =") {
+        let told = |argument: &String| argument.starts_with("--listen=");
+        if !self.speaks_tls() && !self.arguments.iter().any(told) && !self.config.starts_with("listen =") {
             command.arg("--listen=127.0.0.1:0");
         }
         command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
+    }
+
+    fn speaks_tls(&self) -> bool {
+        !self.tls_versions.is_empty()
     }
 
     fn has_applications(&self) -> bool {
@@ -164,11 +184,13 @@ impl Setup {
     pub fn start_as(self, mut command: Command) -> Server {
         settle();
         let has_applications = self.has_applications();
+        let versions = self.tls_versions;
         let mut child = command.spawn().expect("sluice starts");
         let stderr = Lines::of(child.stderr.take().expect("a pipe"));
         let mut server = Server {
             child,
             address: ([127, 0, 0, 1], 0).into(),
+            tunnel: None,
             directory: self.directory,
             common_descriptors: self.common_descriptors,
             has_applications,
@@ -176,8 +198,14 @@ impl Setup {
             ended: None,
         };
         // A message in the error log begins with a time, and this line does not.
-        let line = server.wait_for_line(|line| line.starts_with("listening on http://"));
-        server.address = parse_address(&line).unwrap_or_else(|| panic!("no address in {line:?}"));
+        if versions.is_empty() {
+            let line = server.wait_for_line(|line| line.starts_with("listening on http://"));
+            server.address = parse_address(&line).unwrap_or_else(|| panic!("no address in {line:?}"));
+        } else {
+            let tunnel = Tunnel::start(server.tls_address(), versions);
+            server.address = tunnel.address();
+            server.tunnel = Some(tunnel);
+        }
         server
     }
 }
@@ -255,7 +283,8 @@ impl Server {
     /// Replaces the TOML file, for a reload.
     pub fn rewrite_config(&self, text: &str) {
         let directory = self.directory.path();
-        fs::write(directory.join("sluice.toml"), config_text(directory, text)).expect("a file");
+        let text = config_text(directory, text, self.tunnel.is_some());
+        fs::write(directory.join("sluice.toml"), text).expect("a file");
     }
 
     /// The process that was started.
@@ -374,6 +403,21 @@ impl Server {
         // The line after the addresses.
         self.wait_for_line(|line| line.starts_with("status on "));
         self.stderr().iter().filter_map(|line| parse_address(line)).collect()
+    }
+
+    /// The address of its first listener that speaks TLS.
+    #[track_caller]
+    pub fn tls_address(&self) -> SocketAddr {
+        let line = self.wait_for_line(|line| line.starts_with("listening on https://"));
+        parse_tls_address(&line).unwrap_or_else(|| panic!("no address in {line:?}"))
+    }
+
+    /// Its ends of the connections to its first listener: the port of each client, and the inode of the
+    /// socket.
+    pub fn connections(&self) -> HashMap<u16, u64> {
+        let Some(tunnel) = &self.tunnel else { return owners::connections(self.address) };
+        let of_tunnel = owners::connections(tunnel.server()).into_iter();
+        of_tunnel.filter_map(|(port, inode)| Some((tunnel.client_of(port)?, inode))).collect()
     }
 
     /// The worker processes, by the number of the worker.
@@ -550,14 +594,21 @@ pub fn settle() {
     sleep_ms(40);
 }
 
-/// The text of the TOML file. Every server has a status endpoint, at its own Unix socket.
-fn config_text(directory: &Path, text: &str) -> String {
-    format!("status = \"unix:{}\"\n{text}", directory.join("status").display())
+/// The text of the TOML file. Every server has a status endpoint, at its own Unix socket. A server that
+/// speaks TLS has no plain listeners, unless the test says so.
+fn config_text(directory: &Path, text: &str, speaks_tls: bool) -> String {
+    let listen = if speaks_tls && !text.starts_with("listen =") { "listen = []\n" } else { "" };
+    format!("status = \"unix:{}\"\n{listen}{text}", directory.join("status").display())
 }
 
 /// The address in `listening on http://ADDRESS/ (...)`.
 pub fn parse_address(line: &str) -> Option<SocketAddr> {
     line.strip_prefix("listening on http://")?.split('/').next()?.parse().ok()
+}
+
+/// The address in `listening on https://ADDRESS/ (...)`.
+pub fn parse_tls_address(line: &str) -> Option<SocketAddr> {
+    line.strip_prefix("listening on https://")?.split('/').next()?.parse().ok()
 }
 
 /// Resident memory of a process, without file pages, in bytes.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
+use rustls::SupportedProtocolVersion;
 
 use crate::{built, conveyed};
 
@@ -35,6 +36,24 @@ impl Variant {
         self.options.iter().any(|option| option.starts_with("--copies="))
     }
 
+    /// Whether clients reach it over TLS alone.
+    pub fn speaks_tls(&self) -> bool {
+        !self.tls_versions().is_empty()
+    }
+
+    /// This variant as clients reach it over TLS alone, with one of [`TLS`]. Its name and options live as
+    /// long as the process.
+    pub fn over_tls(&self, tls: Tls) -> Self {
+        let name = format!("{}{}", tls.prefix, self.name);
+        Self { name: name.leak(), options: [self.options, &TLS_OPTIONS].concat().leak() }
+    }
+
+    /// The versions of TLS that its clients speak. Empty: they speak plain HTTP.
+    pub(crate) fn tls_versions(&self) -> &'static [&'static SupportedProtocolVersion] {
+        let tls = TLS.into_iter().find(|tls| self.name.starts_with(tls.prefix));
+        tls.map_or(&[][..], |tls| tls.versions)
+    }
+
     /// Whether sends block, so that a quantum does not limit them.
     pub fn blocks(&self) -> bool {
         self.options.contains(&"--send=blocking") || self.serves_one_at_a_time()
@@ -47,7 +66,8 @@ impl Variant {
 
     /// Settings of this variant that are not options, as tables of the TOML file.
     pub fn tables(&self) -> &'static str {
-        match self.name {
+        let tls = TLS.into_iter().find_map(|tls| self.name.strip_prefix(tls.prefix));
+        match tls.unwrap_or(self.name) {
             "steered" => {
                 "\n[event]\nsend_hold = '1 h'\n[tcp]\nsend_buffer = '32 KiB'\n\
                  [pipeline]\nresponse_target = '10 ms'\n"
@@ -79,6 +99,23 @@ impl Variant {
         ["--architecture=processes", "--architecture=threads"].contains(&self.options[0])
     }
 }
+
+/// How the clients of a variant speak TLS.
+#[derive(Clone, Copy, Debug)]
+pub struct Tls {
+    /// What the variant's name begins with.
+    prefix: &'static str,
+    versions: &'static [&'static SupportedProtocolVersion],
+}
+
+/// The ways to speak TLS: the latest version, and the one before.
+pub const TLS: [Tls; 2] = [
+    Tls { prefix: "tls_", versions: &[&rustls::version::TLS13] },
+    Tls { prefix: "tls12_", versions: &[&rustls::version::TLS12] },
+];
+
+/// The options of a server that is reached over TLS.
+const TLS_OPTIONS: [&str; 2] = ["--tls-self-signed", "--listen-tls=127.0.0.1:0"];
 
 /// The variants that tests run for, unless they list others.
 pub const VARIANTS: &[Variant] = &[
@@ -181,7 +218,7 @@ impl Test {
     }
 }
 
-fn named(variants: &[Variant], names: &[&str]) -> Vec<Variant> {
+pub(crate) fn named(variants: &[Variant], names: &[&str]) -> Vec<Variant> {
     let found: Vec<_> = variants.iter().filter(|variant| names.contains(&variant.name)).copied().collect();
     assert_eq!(found.len(), names.len(), "a program of variants of its own has not all of {names:?}");
     found
@@ -212,7 +249,12 @@ pub type Topic = (&'static str, &'static [Test]);
 /// `SLUICE_VARIANTS=all` in the environment, these are all architectures with all event mechanisms and
 /// both ways to send.
 pub fn run(topics: &[Topic]) -> ExitCode {
-    if all_are_wanted() { run_for(&all(), topics) } else { run_for(VARIANTS, topics) }
+    run_for(&wanted(), topics)
+}
+
+/// The variants of [`run`].
+pub(crate) fn wanted() -> Vec<Variant> {
+    if all_are_wanted() { all() } else { VARIANTS.to_vec() }
 }
 
 /// Whether everything should run for all variants.
@@ -263,11 +305,11 @@ fn all() -> Vec<Variant> {
     variants
 }
 
-/// Runs the tests of each topic as [`run`] does, and those of the topics in `of_applications` with each
+/// The tests of each topic as [`run`] runs them, and those of the topics in `of_applications` with each
 /// transport as well. The transport makes no difference to how a client's events are received, so
 /// [`DRIVERS`] suffice.
-pub fn run_with_transports(topics: &[Topic], of_applications: &[&str]) -> ExitCode {
-    let variants = if all_are_wanted() { all() } else { VARIANTS.to_vec() };
+pub fn trials_with_transports(topics: &[Topic], of_applications: &[&str]) -> Vec<Trial> {
+    let variants = wanted();
     let mut trials = trials(&variants, topics, "stream");
     let topics: Vec<Topic> =
         topics.iter().filter(|(topic, _)| of_applications.contains(topic)).copied().collect();
@@ -275,7 +317,7 @@ pub fn run_with_transports(topics: &[Topic], of_applications: &[&str]) -> ExitCo
     for transport in ["pass-fd", "shared-memory"] {
         trials.extend(self::trials(&drivers, &topics, transport));
     }
-    conclude(trials)
+    trials
 }
 
 /// Runs the tests of each topic for those of these variants that make a difference to them.
@@ -295,19 +337,23 @@ pub fn trials(variants: &[Variant], topics: &[Topic], transport: &'static str) -
     let suffix =
         if transport == "stream" { String::new() } else { format!("_{}", transport.replace('-', "_")) };
     for (topic, tests) in topics {
-        for &test in *tests {
+        for test in *tests {
             let variants = test.of(variants);
             assert!(!variants.is_empty(), "{topic}::{} runs for none of the variants", test.name);
-            trials.extend(variants.into_iter().map(|variant| {
-                Trial::test(format!("{}::{topic}{suffix}::{}", variant.name, test.name), move || {
-                    conveyed::set_transport(transport);
-                    (test.run)(&variant);
-                    Ok(())
-                })
-            }));
+            let topic = format!("{topic}{suffix}");
+            trials.extend(variants.into_iter().map(|variant| trial(variant, &topic, *test, transport)));
         }
     }
     trials
+}
+
+/// A test for a variant.
+pub(crate) fn trial(variant: Variant, topic: &str, test: Test, transport: &'static str) -> Trial {
+    Trial::test(format!("{}::{topic}::{}", variant.name, test.name), move || {
+        conveyed::set_transport(transport);
+        (test.run)(&variant);
+        Ok(())
+    })
 }
 
 /// Raises the limit as far as possible without root. Servers inherit it.

@@ -25,7 +25,8 @@ mod switched_off;
 mod targets;
 mod timeouts;
 
-use harness::variant::Topic;
+use harness::over_tls::{self, PlainOnly};
+use harness::variant::{self, Topic};
 
 const TOPICS: &[Topic] = &[
     // What the protocol and the files decide, whoever moves the bytes: most of it runs for three variants.
@@ -54,6 +55,19 @@ const TOPICS: &[Topic] = &[
     ("listeners", listeners::TESTS),
 ];
 
+const PLAIN_ONLY: &[PlainOnly] = &[
+    ("listeners", "the tests choose the listeners, and these are plain"),
+    ("sites", "a connection over TLS is for the sites of one certificate: see tls.rs"),
+    ("overload::places_are_given_by_turns", "connections_beyond_the_limit_wait shows who makes room"),
+    ("overload::small_backlog", "the kernel decides it before TLS begins"),
+    ("overload::few_descriptors", "TLS needs no descriptors"),
+    ("overload::descriptors_run_out", "TLS needs no descriptors"),
+    ("overload::cached_files_leave_room_for_clients", "TLS needs no descriptors"),
+    ("overload::cached_files_make_room_for_clients", "TLS needs no descriptors"),
+];
+
 fn main() -> std::process::ExitCode {
-    harness::variant::run_with_transports(TOPICS, &["dynamic_requests", "dynamic_replies"])
+    let mut trials = variant::trials_with_transports(TOPICS, &["dynamic_requests", "dynamic_replies"]);
+    trials.extend(over_tls::trials(TOPICS, &over_tls::DRIVERS, PLAIN_ONLY));
+    variant::conclude(trials)
 }

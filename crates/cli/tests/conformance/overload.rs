@@ -2,7 +2,7 @@
 //! within the room, with each accept limit and event mechanism, are in `bursts.rs`.
 
 use std::fs::File;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -10,7 +10,7 @@ use std::thread;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use serde_json::Value;
 
-use harness::client::{Broken, Client, request};
+use harness::client::{Broken, Client, connect, request};
 use harness::server::{Server, Setup, first_free_descriptor, highest_descriptor, open_descriptors};
 use harness::site::HELLO;
 use harness::variant::{Test, Variant, tests};
@@ -65,7 +65,7 @@ fn places_are_given_by_turns(variant: &Variant) {
 
 /// Asks for as long as the connection lasts, and counts the answers.
 fn ask_on_a_connection(server: SocketAddr, answers: &AtomicU64) -> Result<(), Broken> {
-    let mut client = TcpStream::connect(server).map(Client::over).map_err(|_| Broken::Reset)?;
+    let mut client = connect(server).map(Client::over).map_err(|_| Broken::Reset)?;
     loop {
         client.try_send(request("GET", "/hello.txt", &[]));
         let reply = client.try_reply()?;

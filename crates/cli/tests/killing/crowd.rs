@@ -5,13 +5,13 @@
 //! answered, others pause in between, slow ones are in the midst of a big reply most of the time. Strangers
 //! come on a new connection each time. All of them together leave processors to other tests.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use harness::client::{Broken, Client, request};
+use harness::client::{Broken, Client, connect, request};
 use harness::server::{Server, Setup};
 use harness::site::pattern;
 use harness::{Random, eventually, sleep_ms};
@@ -219,7 +219,7 @@ impl Shared {
             let connected = if slow {
                 Client::try_connect_narrow(self.address)
             } else {
-                TcpStream::connect(self.address).map(Client::over)
+                connect(self.address).map(Client::over)
             };
             let Ok(mut client) = connected else { return };
             let port = port(&client);
@@ -255,7 +255,7 @@ impl Shared {
     fn be_stranger(&self, number: u64) {
         let mut random = Random(1000 + number);
         while !self.stops() {
-            let Ok(stream) = TcpStream::connect(self.address) else { return };
+            let Ok(stream) = connect(self.address) else { return };
             let mut client = Client::over(stream);
             match ask_for_some_file(&mut client, &mut random) {
                 Ok(_) => {

@@ -6,15 +6,15 @@
 mod crowd;
 
 use std::collections::HashSet;
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use harness::client::{Broken, Client, request};
+use harness::client::{Broken, Client, connect_within, request};
+use harness::over_tls::{self, PlainOnly};
 use harness::server::{Server, Setup, children, family, memory, open_descriptors, state, stop};
 use harness::site::{HELLO, pattern};
-use harness::variant::{Test, VARIANTS, Variant, tests};
+use harness::variant::{self, Test, Topic, VARIANTS, Variant, tests};
 use harness::{Random, TIMEOUT, eventually, owners, sleep_ms};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 
@@ -32,8 +32,19 @@ const TESTS: &[Test] = tests![
     ignored_signals_are_not_inherited,
 ];
 
+const PLAIN_ONLY: &[PlainOnly] = &[
+    ("killing::workers_just_started", "no client is connected when they die"),
+    ("killing::processes_during_reload", "the supervisor decides it"),
+    ("killing::status_process", "no client is its own"),
+    ("killing::no_descriptor_left", "the supervisor decides it"),
+    ("killing::ignored_signals_are_not_inherited", "the supervisor decides it"),
+];
+
 fn main() -> ExitCode {
-    harness::variant::run_for(&one_mechanism(), &[("killing", TESTS)])
+    let topics: &[Topic] = &[("killing", TESTS)];
+    let mut trials = variant::trials(&one_mechanism(), topics, "stream");
+    trials.extend(over_tls::trials(topics, &over_tls::FEW, PLAIN_ONLY));
+    variant::conclude(trials)
 }
 
 /// How a process waits for events makes no difference when it is killed.
@@ -85,7 +96,7 @@ fn clients_of(server: &Server, processes: &[u32]) -> Vec<(u32, HashSet<u16>)> {
     };
     let sockets: Vec<_> = processes.iter().map(|&process| (process, sockets(process))).collect();
     // The kernel takes its time for this one.
-    let connections = owners::connections(server.address);
+    let connections = server.connections();
     let clients = |theirs: HashSet<u64>| {
         connections.iter().filter(|(_, inode)| theirs.contains(inode)).map(|(&port, _)| port).collect()
     };
@@ -334,7 +345,7 @@ fn begin(server: &Server) -> Option<Client> {
 }
 
 fn lets_in(server: &Server) -> bool {
-    TcpStream::connect_timeout(&server.address, Duration::from_millis(100)).is_ok()
+    connect_within(server.address, Duration::from_millis(100)).is_ok()
 }
 
 /// The drain goes on for the others, and comes to its end.
@@ -392,7 +403,7 @@ fn supervisor(variant: &Variant) {
     crowd.outlast();
     eventually("nothing is left", || processes.iter().all(|&pid| matches!(state(pid), None | Some('Z'))));
     assert!(!lets_in(&server));
-    let again = Setup::new(variant).argument(format!("--listen={}", server.address)).start();
+    let again = Setup::new(variant).in_place_of(&server).start();
     assert_eq!(again.get("/hello.txt").text(), HELLO);
 }
 

@@ -9,6 +9,8 @@ use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, ExitCode, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use harness::authority::Authority;
 use harness::client::{Client, request};
@@ -18,7 +20,7 @@ use harness::server::{Server, Setup};
 use harness::site::{HELLO, LARGE, large, pattern};
 use harness::tools::{command, output, stdout, succeed};
 use harness::variant::{Test, Variant, tests};
-use harness::{TIMEOUT, eventually};
+use harness::{TIMEOUT, eventually, sleep_ms};
 use rustix::process::{Pid, Signal, kill_process};
 
 const TESTS: &[Test] = tests![
@@ -34,6 +36,7 @@ const TESTS: &[Test] = tests![
         certificates_by_name,
         hosts_of_other_certificates,
         renewed_certificates,
+        renewed_while_clients_come,
         plain_http_to_a_tls_listener,
         redirects_to_https,
         strict_transport_security,
@@ -61,13 +64,13 @@ struct Https {
     address: SocketAddr,
 }
 
-/// The standard site with a certificate for `localhost` and `127.0.0.1`, and with these settings. Clients
+/// The standard site with a certificate for `localhost` and `127.0.0.2`, and with these settings. Clients
 /// know the authority by `authority.pem`.
 fn setup(variant: &Variant, authority: &Authority, more: &str) -> Setup {
     let setup = Setup::new(variant);
     authority.write(&setup.directory().join("authority.pem"));
-    let keys = issue(authority, setup.directory(), "default", &["localhost", "127.0.0.1"]);
-    setup.config(&format!("listen_tls = ['127.0.0.1:0']\n{keys}{more}"))
+    let keys = issue(authority, setup.directory(), "default", &["localhost", "127.0.0.2"]);
+    setup.config(&format!("listen_tls = ['127.0.0.2:0']\n{keys}{more}"))
 }
 
 /// Signs a certificate for these names, and returns the settings of a site that has it.
@@ -113,7 +116,7 @@ impl Https {
     #[track_caller]
     fn get_of(&self, host: &str, path: &str, arguments: &[&str]) -> (u16, String) {
         let port = self.address.port();
-        let resolve = format!("{host}:{port}:127.0.0.1");
+        let resolve = format!("{host}:{port}:{}", self.address.ip());
         let options = ["--resolve", &resolve, "--write-out", "%{http_code}"];
         let url = format!("https://{host}:{port}{path}");
         let text = stdout(&mut self.curl(&[&options[..], arguments].concat(), &[&url]));
@@ -237,7 +240,7 @@ port = int(sys.argv[1])
 def connect(version):
     context = ssl.create_default_context(cafile='authority.pem')
     context.minimum_version = context.maximum_version = version
-    plain = socket.create_connection(('127.0.0.1', port), 20)
+    plain = socket.create_connection(('127.0.0.2', port), 20)
     # An end without close_notify raises an exception.
     return context.wrap_socket(plain, server_hostname='localhost', suppress_ragged_eofs=False)
 ";
@@ -273,7 +276,7 @@ fn node(variant: &Variant) {
         const ca = require("fs").readFileSync("authority.pem");
         const get = (agent, path) => new Promise((resolve, reject) => {
             const { PORT: port } = process.env;
-            const options = { host: "127.0.0.1", servername: "localhost", port, path, agent };
+            const options = { host: "127.0.0.2", servername: "localhost", port, path, agent };
             https.get(options, (reply) => {
                 const { socket } = reply;
                 const told = [socket.getProtocol(), reply.statusCode];
@@ -401,6 +404,51 @@ fn hosts_of_other_certificates(variant: &Variant) {
     }
 }
 
+/// Tools replace files in any order, and some write them in place. Clients come meanwhile.
+fn renewed_while_clients_come(variant: &Variant) {
+    // `RENEWALS=100` is the long way.
+    let count = std::env::var("RENEWALS").map_or(4, |count| count.parse().expect("a number"));
+    let authority = Authority::create();
+    let https = Https::of(setup(variant, &authority, ""));
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let clients = [(); 2].map(|()| {
+            scope.spawn(|| {
+                let mut handshakes = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    let got = https.get(&["--insecure"], "/hello.txt");
+                    assert_eq!(got, HELLO.as_bytes(), "after {handshakes} handshakes");
+                    handshakes += 1;
+                }
+                handshakes
+            })
+        });
+        let directory = https.directory();
+        for number in 0..count {
+            let name = format!("renewed{number}.example");
+            let [chain, key] = authority.issue(&[&name, "localhost"]).write(directory, "next");
+            let (new, live) = ([chain, key], ["default.pem", "default.key"].map(|name| directory.join(name)));
+            for at in if number % 2 == 0 { [0, 1] } else { [1, 0] } {
+                if number % 4 < 2 {
+                    fs::rename(&new[at], &live[at]).expect("a file");
+                } else {
+                    let text = fs::read(&new[at]).expect("a file");
+                    // In place, and in two pieces.
+                    let mut file = fs::File::create(&live[at]).expect("a file");
+                    file.write_all(&text[..text.len() / 2]).expect("room");
+                    sleep_ms(20);
+                    file.write_all(&text[text.len() / 2..]).expect("room");
+                }
+            }
+            eventually("the new certificate is used", || https.subject(&["-noservername"]) == name);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        for client in clients {
+            assert!(client.join().expect("no handshake failed") > count);
+        }
+    });
+}
+
 /// A reload reads the files again.
 fn renewed_certificates(variant: &Variant) {
     let authority = Authority::create();
@@ -438,7 +486,7 @@ fn plain_http_to_a_tls_listener(variant: &Variant) {
 }
 
 fn redirects_to_https(variant: &Variant) {
-    let setup = setup(variant, &Authority::create(), "https_redirect = true\n");
+    let setup = setup(variant, &Authority::create(), "redirect_to_https = true\n");
     let https = Https::of(setup.file(".well-known/acme-challenge/token", "token"));
     let mut client = https.server.connect();
     for method in ["GET", "HEAD"] {
@@ -461,7 +509,7 @@ fn redirects_to_https(variant: &Variant) {
 
 /// RFC 6797 section 7.2: never without TLS.
 fn strict_transport_security(variant: &Variant) {
-    let https = Https::start(variant, "hsts = '1 year'\n");
+    let https = Https::start(variant, "hsts = '365 d'\n");
     for path in ["/hello.txt", "/nothing", "/dir"] {
         let url = https.url(path);
         let head = stdout(&mut https.curl(&["--head"], &[&url]));
@@ -607,7 +655,7 @@ fn none_is_left(https: &Https) {
 }
 
 fn self_signed(variant: &Variant) {
-    let setup = Setup::new(variant).config("listen_tls = ['127.0.0.1:0']\ntls_self_signed = true");
+    let setup = Setup::new(variant).config("listen_tls = ['127.0.0.2:0']\ntls_self_signed = true");
     let https = Https::of(setup);
     Authority::create().write(&https.directory().join("authority.pem"));
     let refused = output(&mut https.curl(&[], &[&https.url("/hello.txt")]));

@@ -8,7 +8,8 @@
 //! | the client's FIN | `close_notify` and FIN, behind all bytes |
 //! | the server's `close_notify` | FIN, behind all bytes |
 //! | the server's FIN without `close_notify` | reset: a reply that was cut off must not look complete |
-//! | a reset, or a breach of TLS | reset |
+//! | the client's reset | reset |
+//! | the server's reset, or a breach of TLS | reset, when the client has taken what came before |
 //!
 //! The tunnel has little room. It takes bytes from one end only when the other end has taken the bytes
 //! before. So a slow client is as slow for the server as without the tunnel, but for [`BUFFER`].
@@ -365,12 +366,13 @@ struct Connection {
     requests: Way,
     /// From the server to the client.
     replies: Way,
-    /// Whether the server has sent FIN.
+    /// Whether nothing more is to be read from the server, mostly because it has sent FIN.
     server_ended: bool,
     /// Whether bytes for the client wait for room.
     client_is_full: bool,
     /// Whether the client, and the server, were found to be reset. The server also counts as lost after a
-    /// breach of TLS, and after an end without `close_notify` when the client has all bytes.
+    /// breach of TLS, and after an end without `close_notify` when the client has all bytes. What a lost
+    /// server has sent is still for the client.
     is_lost: [bool; 2],
     /// Counts everything that was moved.
     moves: u64,
@@ -401,18 +403,18 @@ impl Connection {
         server.set(PollFlags::OUT, self.is_connecting || self.tls.wants_write());
         server.set(PollFlags::IN, self.takes_from_server());
         let is_over_at_client = self.requests != Way::Open && self.replies == Way::Shut;
-        let is_over_at_server = self.server_ended && self.requests == Way::Shut;
+        let is_over_at_server = self.is_lost[SERVER] || self.server_ended && self.requests == Way::Shut;
         [(!is_over_at_client).then_some(client), (!is_over_at_server).then_some(server)]
     }
 
     fn takes_from_client(&self) -> bool {
         let has_room = !self.is_connecting && !self.tls.is_handshaking() && !self.tls.wants_write();
-        has_room && self.requests == Way::Open && !self.is_lost[CLIENT]
+        has_room && self.requests == Way::Open && self.is_lost == [false; 2]
     }
 
     fn takes_from_server(&self) -> bool {
         let has_room = !self.is_connecting && (self.replies != Way::Open || self.tls.wants_read());
-        has_room && !self.server_ended && !self.is_lost[SERVER]
+        has_room && !self.server_ended
     }
 
     /// Moves what can be moved. Returns whether the connection goes on. If it does not, both ends have had
@@ -425,7 +427,8 @@ impl Connection {
             }
             self.is_connecting = ready[SERVER].is_empty();
         }
-        // What has arrived before a reset is passed on, as far as there is room for it now.
+        self.is_lost[SERVER] |= ready[SERVER].contains(PollFlags::ERR);
+        // What has arrived before a reset is passed on.
         let mut is_stuck = false;
         for round in 0.. {
             let before = self.moves;
@@ -438,8 +441,8 @@ impl Connection {
                 break;
             }
         }
-        let is_reset = ready.iter().any(|flags| flags.contains(PollFlags::ERR));
-        if self.is_lost != [false; 2] || is_stuck && is_reset {
+        let client_is_lost = self.is_lost[CLIENT] || is_stuck && ready[CLIENT].contains(PollFlags::ERR);
+        if client_is_lost || self.is_lost[SERVER] && !self.client_is_full {
             return false;
         }
         let is_over = self.server_ended && [self.requests, self.replies] == [Way::Shut; 2];
@@ -512,6 +515,7 @@ impl Connection {
                         // The alert that says so.
                         let _ = self.tls.write_tls(&mut &self.server);
                         self.is_lost[SERVER] = true;
+                        self.server_ended = true;
                     }
                 },
                 Err(error) => {

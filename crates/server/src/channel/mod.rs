@@ -81,7 +81,7 @@ impl Channel {
     pub fn new(client: Client, service: &Service) -> Self {
         let Client { socket, peer, is_announced, speaks_tls, waited_ms } = client;
         let is_local = peer == PeerAddress::Unix;
-        let session = speaks_tls.then(|| Session::new(service)).flatten();
+        let session = speaks_tls.then(|| Session::new(service.tls_terms.as_ref()?)).flatten();
         let mut conversation = Conversation::new(peer, is_announced, waited_ms, service);
         if speaks_tls && session.is_none() {
             conversation.breaks_off();

@@ -2,7 +2,8 @@
 //! certificate needs no signal.
 //!
 //! Keys are often for root only, and the server gives up root. The keeper gives up all of it but one
-//! privilege: to read files whatever their permissions. It reads the files that the configuration names, and
+//! privilege: to read files whatever their permissions. A service manager can give the server this privilege
+//! instead of root, and then only the keeper keeps it. It reads the files that the configuration names, and
 //! takes no name from another process. A filter of system calls leaves it no network, no other program, and
 //! nothing else that it does not need. What it reads goes into the [`Vault`], if it is a certificate with its
 //! key, and nowhere else.
@@ -121,8 +122,9 @@ fn serve(
     let of_others =
         [Signal::Hangup, Signal::Interrupt, Signal::Quit, Signal::User1, Signal::User2, Signal::Child];
     SignalSet::new(&of_others).block()?;
-    if let Some(user) = settings.user.as_ref().filter(|_| process::is_root()) {
-        process::drop_privileges_but_reading(user, settings.group.as_deref())?;
+    match settings.user.as_ref().filter(|_| process::is_root()) {
+        Some(user) => process::drop_privileges_but_reading(user, settings.group.as_deref())?,
+        None => process::keep_only_reading()?,
     }
     // A change of user undoes this, so it comes now.
     process::signal_at_end_of_parent(Signal::Terminate)?;
@@ -281,37 +283,37 @@ impl<'a> Keeping<'a> {
 mod tests {
     use super::*;
 
-    /// Two certificates with their keys.
-    fn two() -> [(String, String); 2] {
-        [(), ()].map(|()| {
-            let made = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
-            (made.cert.pem(), made.signing_key.serialize_pem())
-        })
+    /// A certificate with its key.
+    fn made() -> Texts {
+        let mut settings = Settings::new("/".into());
+        settings.tls.self_signed = true;
+        settings.tls.listen = settings.listen.clone();
+        crate::tls::read_all(&settings).unwrap().swap_remove(0)
     }
 
     #[test]
     fn files_are_used_when_they_rest_and_belong_together() {
         let directory = tempfile::tempdir().unwrap();
         let [certificate, key] = ["chain.pem", "key.pem"].map(|name| directory.path().join(name));
-        let [old, new] = two();
-        let write = |path: &Path, text: &str| fs::write(path, text).unwrap();
-        write(&certificate, &old.0);
-        write(&key, &old.1);
+        let [old, new] = [made(), made()];
+        let write = |path: &Path, text: &[u8]| fs::write(path, text).unwrap();
+        write(&certificate, &old.chain);
+        write(&key, &old.key);
         let files = PairFiles { certificate: Some(certificate.clone()), key: Some(key.clone()) };
         let mut kept = Kept::new(Texts::read(&files).unwrap());
         let mut looks = |times| (0..times).filter(|_| kept.look()).count();
         assert_eq!(looks(3), 0, "nothing has changed");
         // In place, and half of it.
-        write(&certificate, &new.0[..new.0.len() / 2]);
+        write(&certificate, &new.chain[..new.chain.len() / 2]);
         assert_eq!(looks(3), 0);
-        write(&certificate, &new.0);
+        write(&certificate, &new.chain);
         assert_eq!(looks(3), 0, "the key is still the old one");
-        write(&key, &new.1);
+        write(&key, &new.key);
         assert_eq!(looks(1), 0, "it may still be written to");
         assert_eq!(looks(1), 1);
         assert_eq!(looks(3), 0);
         // By rename, the key first.
-        for (path, text) in [(&key, &old.1), (&certificate, &old.0)] {
+        for (path, text) in [(&key, &old.key), (&certificate, &old.chain)] {
             let other = directory.path().join("other");
             write(&other, text);
             assert_eq!(looks(3), 0);
@@ -320,7 +322,7 @@ mod tests {
         assert_eq!(looks(3), 1);
         fs::remove_file(&key).unwrap();
         assert_eq!(looks(3), 0);
-        write(&key, &old.1);
+        write(&key, &old.key);
         assert_eq!(looks(3), 0, "it is the same again");
     }
 }

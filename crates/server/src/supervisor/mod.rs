@@ -226,6 +226,7 @@ pub(crate) fn raise_descriptor_limit() -> Result<(), RunError> {
 /// can start without them.
 fn open(settings: &Settings, source: &Source) -> Result<Opened, RunError> {
     let (vault, keeper) = start_keeper(settings, source)?.unzip();
+    process::give_up_reading().map_err(failed("give up the privilege to read all files"))?;
     let listeners = listeners::open_all(settings)?;
     let endpoint = settings.status.as_ref().map(|status| Endpoint::bind(status, &settings.status_socket));
     let endpoint = endpoint.transpose()?.map(Arc::new);

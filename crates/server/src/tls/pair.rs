@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aws_lc_rs::digest;
+use base64::Engine as _;
 use rustls::crypto::{Credentials, Identity, SigningKey};
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -46,7 +47,7 @@ pub struct Validity {
 #[derive(Debug, thiserror::Error)]
 pub enum PairError {
     /// A file cannot be read.
-    #[error("cannot read {}: {source}", .path.display())]
+    #[error("cannot read {}: {source}{}", .path.display(), advice(.source))]
     Read {
         /// The file.
         path: PathBuf,
@@ -75,6 +76,16 @@ pub enum PairError {
     /// No certificate could be made.
     #[error("cannot make a certificate: {0}")]
     Made(String),
+}
+
+/// What the operator can do about it.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; at its start, a server can read it as root, or with CAP_DAC_READ_SEARCH"
+        }
+        _ => "",
+    }
 }
 
 impl Pair {
@@ -211,8 +222,16 @@ fn self_signed(settings: &Settings) -> Result<Texts, PairError> {
     let made = rcgen::generate_simple_self_signed(names_for_tests(settings));
     let rcgen::CertifiedKey { cert, signing_key } =
         made.map_err(|error| PairError::Made(error.to_string()))?;
-    let (chain, key) = (cert.pem().into_bytes(), signing_key.serialize_pem().into_bytes());
+    let (chain, key) = (pem("CERTIFICATE", cert.der()), pem("PRIVATE KEY", &signing_key.serialize_der()));
     Ok(Texts { files: PairFiles::default(), chain, key })
+}
+
+/// RFC 7468 section 2.
+fn pem(label: &str, der: &[u8]) -> Vec<u8> {
+    let text = base64::engine::general_purpose::STANDARD.encode(der);
+    let lines = text.as_bytes().chunks(64).flat_map(|line| [line, b"\n"].concat());
+    let (begin, end) = (format!("-----BEGIN {label}-----\n"), format!("-----END {label}-----\n"));
+    begin.bytes().chain(lines).chain(end.bytes()).collect()
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, PairError> {

@@ -5,6 +5,8 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_keep_capabilities};
+
 use super::{check, invalid};
 
 /// Gives up root permanently. All threads of the process take on the user `user`, its supplementary
@@ -45,13 +47,38 @@ pub fn drop_privileges(user: &str, group: Option<&str>) -> io::Result<()> {
 ///
 /// As for [`drop_privileges`].
 pub fn drop_privileges_but_reading(user: &str, group: Option<&str>) -> io::Result<()> {
-    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities};
     set_keep_capabilities(true)?;
     drop_privileges(user, group)?;
-    let kept = CapabilitySet::DAC_READ_SEARCH;
-    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
-    set_capabilities(None, sets)?;
+    keep_only_reading()?;
     Ok(set_keep_capabilities(false)?)
+}
+
+/// Gives up all privileges but one, if this process has it: to read every file and to search every
+/// directory (`CAP_DAC_READ_SEARCH`, capabilities(7)). Only for a process with a single thread.
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn keep_only_reading() -> io::Result<()> {
+    let kept = capabilities(None)?.permitted & CapabilitySet::DAC_READ_SEARCH;
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    Ok(set_capabilities(None, sets)?)
+}
+
+/// Gives up the privilege that [`keep_only_reading`] keeps, if this process has it and is not root's. Programs
+/// that it executes do not have it, either. Only for a process with a single thread.
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn give_up_reading() -> io::Result<()> {
+    let CapabilitySets { effective, permitted, inheritable } = capabilities(None)?;
+    let reading = CapabilitySet::DAC_READ_SEARCH;
+    if is_root() || !permitted.contains(reading) {
+        return Ok(());
+    }
+    let [effective, permitted, inheritable] = [effective, permitted, inheritable].map(|set| set - reading);
+    Ok(set_capabilities(None, CapabilitySets { effective, permitted, inheritable })?)
 }
 
 /// The user and group numbers that [`drop_privileges`] gives to a process. getpwnam(3), getgrnam(3).

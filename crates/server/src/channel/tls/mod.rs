@@ -23,7 +23,7 @@ use std::os::fd::AsFd as _;
 use sys::ring::How;
 use sys::socket;
 
-pub use self::session::Session;
+pub use self::session::{Opened, Session};
 use super::Channel;
 use super::send::Failed;
 use crate::conversation::{Follows, Input, Operation, Passage, Passages, Runs, Unsent};

@@ -12,7 +12,7 @@ use rustls::server::ServerSide;
 use rustls::{Connection, HandshakeKind, SliceInput, SupportedCipherSuite, Tcp};
 
 use crate::secured::Facts;
-use crate::service::Service;
+use crate::tls::TlsTerms;
 
 /// One client's session.
 pub struct Session {
@@ -22,21 +22,20 @@ pub struct Session {
 
 /// What came of opening.
 #[derive(Debug, Default)]
-pub(super) struct Opened {
+pub struct Opened {
     /// How many sealed bytes were used up. The others are the beginning of a record.
-    pub(super) used: usize,
+    pub used: usize,
     /// How many bytes were opened.
-    pub(super) plain: usize,
+    pub plain: usize,
     /// The client has said that it sends no more.
-    pub(super) has_ended: bool,
+    pub has_ended: bool,
     /// The handshake is complete since now, and has established this.
-    pub(super) established: Option<Facts>,
+    pub established: Option<Facts>,
 }
 
 impl Session {
-    /// A session before its handshake. `None`: this worker speaks no TLS.
-    pub fn new(service: &Service) -> Option<Self> {
-        let terms = service.tls_terms.as_ref()?;
+    /// A session before its handshake. `None`: the cryptography does not work here.
+    pub fn new(terms: &TlsTerms) -> Option<Self> {
         let connection = Connection::<ServerSide, Tcp>::new(terms.config());
         let connection = connection.inspect_err(|error| tracing::error!("no TLS session: {error}"));
         Some(Self { connection: connection.ok()?, is_begun: false })
@@ -48,7 +47,7 @@ impl Session {
     /// # Errors
     ///
     /// The client breaks the protocol. An alert that says so is appended to `leaving`.
-    pub(super) fn open(
+    pub fn open(
         &mut self,
         sealed: &mut [u8],
         room: &mut [u8],
@@ -75,12 +74,12 @@ impl Session {
     }
 
     /// Whether anything has come.
-    pub(super) fn is_begun(&self) -> bool {
+    pub fn is_begun(&self) -> bool {
         self.is_begun
     }
 
     /// Whether the handshake is complete.
-    pub(super) fn is_established(&self) -> bool {
+    pub fn is_established(&self) -> bool {
         !self.connection.is_handshaking()
     }
 
@@ -89,7 +88,7 @@ impl Session {
     /// # Errors
     ///
     /// There are no keys yet, or no more may be sealed with them.
-    pub(super) fn seal(&mut self, plain: &[u8], leaving: &mut Vec<u8>) -> io::Result<()> {
+    pub fn seal(&mut self, plain: &[u8], leaving: &mut Vec<u8>) -> io::Result<()> {
         // The client is gone, in effect: it gets no answer without a handshake.
         self.connection
             .write(OutboundPlain::Single(plain), leaving)
@@ -97,7 +96,7 @@ impl Session {
     }
 
     /// Appends to `leaving` that nothing more is sent.
-    pub(super) fn say_end(&mut self, leaving: &mut Vec<u8>) {
+    pub fn say_end(&mut self, leaving: &mut Vec<u8>) {
         // Where there are no keys yet, nothing is missed.
         let _ = self.connection.send_close_notify(leaving);
     }

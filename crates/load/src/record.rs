@@ -220,6 +220,11 @@ impl Outcome {
         )
     }
 
+    /// Whether the client gave up, while connecting or while waiting for the reply.
+    pub const fn is_timeout(self) -> bool {
+        matches!(self, Self::ConnectTimeout | Self::ReplyTimeout)
+    }
+
     /// Whether it is a failure of its own: not a reply, not cut off by the end of the run, and not down with
     /// another call.
     pub const fn is_error(self) -> bool {

@@ -502,8 +502,7 @@ impl Session {
 
     /// The first call in flight has failed.
     fn fail(&mut self, kit: &mut Kit<'_>, outcome: Outcome) {
-        let timeout = matches!(outcome, Outcome::ConnectTimeout | Outcome::ReplyTimeout);
-        if timeout
+        if outcome.is_timeout()
             && self.retried < kit.timeouts(self.number).retries
             && let Some(flight) = self.flights.pop_front()
         {

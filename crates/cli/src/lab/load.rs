@@ -20,6 +20,7 @@ use load::report::{
 };
 use load::run::{Class, Load, Run, Target as Server};
 use load::schedule::{Arrivals, Rate, Schedule};
+use load::tls::Settings;
 use machine::Machine;
 use workload::session::SessionLog;
 
@@ -520,6 +521,7 @@ fn plan(options: &Options, targets: &[Target], log: SessionLog) -> Result<(Run, 
         connect_timeout_s: options.connect_timeout.unwrap_or(options.timeout).as_secs_f64(),
         reply_timeout_s: options.timeout.as_secs_f64(),
         verified: options.verify.is_some(),
+        tls: None,
         cpus: cpus.clone(),
         realtime: options.realtime,
         may_wait: options.may_wait / 100.0,
@@ -535,6 +537,7 @@ fn plan(options: &Options, targets: &[Target], log: SessionLog) -> Result<(Run, 
         duration,
         requests: options.request_count,
         verify: options.verify.clone(),
+        tls: Settings::default(),
         cpus,
         realtime: options.realtime,
     };
@@ -674,6 +677,7 @@ fn unusable(error: RunError) -> anyhow::Error {
     match error {
         RunError::Shortage(_)
         | RunError::NoFile(_)
+        | RunError::Tls(_)
         | RunError::NoRealTime(_)
         | RunError::NoCpu { .. }
         | RunError::Empty => BadInput(error.to_string()).into(),

@@ -100,6 +100,34 @@ fn each_failure_has_its_own_counter() {
     }
 }
 
+/// A server that speaks HTTP is asked with TLS.
+#[test]
+fn a_server_without_tls_fails_in_words() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let _ = client.read(&mut [0; 4096]);
+            let _ = client.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+            let _ = client.read(&mut [0; 4096]);
+        }
+    });
+    let target = format!("--target=https://{address}/");
+    let arguments = ["--rate=200", "--session-count=20", "--insecure", "--tls-version=1.3"];
+    let results = load(&[&[target.as_str()], &arguments[..]].concat());
+    assert_eq!(outcomes(&results), only("tls_error", 20));
+    let tls = &results["tls"];
+    assert_eq!((&tls["handshakes"]["failed"], &tls["handshakes"]["full"]), (&20.into(), &0.into()));
+    assert_eq!(tls["errors"][0]["connections"], 20);
+    let reason = tls["errors"][0]["message"].as_str().expect("a reason");
+    assert!(reason.starts_with("what came is not TLS"), "{reason}");
+    let failed = results["failed"][0].as_str().expect("a reason");
+    assert!(failed.contains(&format!("TLS failed: {reason} (tls_error), 20 times")), "{failed}");
+    let asked = &results["run"]["tls"];
+    assert_eq!((&asked["roots"], &asked["version"]), (&"none".into(), &"1.3".into()));
+    assert_eq!(results["run"]["targets"][0], format!("https://{address}"));
+}
+
 #[test]
 fn nobody_listens() {
     let results = ask(free_address(), "/", &[]);

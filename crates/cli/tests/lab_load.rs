@@ -255,6 +255,32 @@ fn nothing_is_sent_that_http_does_not_allow() {
     refused(&["--rate=1", "--target=http://127.0.0.1:0/"], "a port is a number from 1 to 65535");
 }
 
+/// A run that can't be as it is asked for is refused before anything is sent.
+#[test]
+fn options_for_tls_need_a_target_with_tls_and_go_together() {
+    for (option, named) in [
+        ("--roots=own.pem", "--roots own.pem"),
+        ("--insecure", "--insecure"),
+        ("--resumption=off", "--resumption off"),
+        ("--tls-version=1.3", "--tls-version 1.3"),
+        ("--tls-group=X25519", "--tls-group x25519"),
+        ("--tls-cipher=tls_aes_128_gcm_sha256", "--tls-cipher TLS_AES_128_GCM_SHA256"),
+    ] {
+        let told = format!("{named}: no target speaks TLS; leave it out, or name a target such as https://");
+        refused(&["--rate=1", option], &told);
+    }
+    let tls = "--target=https://127.0.0.1:1/";
+    refused(&["--rate=1", tls, "--tls-group=x448"], "allowed: x25519mlkem768, secp256r1mlkem768, x25519, ");
+    refused(&["--rate=1", tls, "--tls-cipher=AES"], "allowed: TLS_AES_256_GCM_SHA384, ");
+    refused(&["--rate=1", tls, "--tls-version=1.1"], "allowed: 1.2, 1.3");
+    refused(&["--rate=1", tls, "--resumption=maybe"], "'maybe'");
+    refused(&["--rate=1", tls, "--roots=nowhere.pem"], "--roots nowhere.pem: No such file or directory");
+    refused(&["--rate=1", tls, "--roots=/dev/null"], "--roots /dev/null: there is no certificate in it");
+    refused(&["--rate=1", tls, "--roots=a.pem", "--insecure"], "cannot be used with");
+    let both = ["--rate=1", tls, "--insecure", "--tls-version=1.2", "--tls-group=x25519mlkem768"];
+    refused(&both, "--tls-version 1.2 (TLS 1.2) --tls-group x25519mlkem768 (TLS 1.3): no version of TLS");
+}
+
 #[test]
 fn replies_without_success_are_told_and_have_limits() {
     let (address, _) = listener();

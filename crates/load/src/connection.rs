@@ -1,4 +1,4 @@
-//! One connection of a client: its socket, and the calls that are on it.
+//! One connection of a client: its socket, and the calls that are on it. [TLS](crate::tls) may be between.
 //!
 //! It sends what it is given and says what came; what follows from that is the [session](crate::session)'s
 //! decision.
@@ -10,8 +10,10 @@ use std::os::fd::OwnedFd;
 use http1::client::{self, ReplyError};
 use sys::{client as socket_client, socket};
 
+use crate::received::Received;
 use crate::record::{Call, ConnectionEnd, Nanos, Outcome};
 use crate::request::Prepared;
+use crate::tls::Tls;
 use crate::verify::Comparison;
 
 /// A call on its way.
@@ -48,6 +50,8 @@ impl Flight {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) socket: OwnedFd,
+    /// TLS, from when the connection is up, if its target speaks it.
+    pub(crate) tls: Option<Box<Tls>>,
     pub(crate) http: client::Connection,
     /// Among those of its thread.
     pub(crate) number: u32,
@@ -74,6 +78,7 @@ impl Connection {
     pub(crate) fn new(socket: OwnedFd, number: u32, started: Nanos, rest: Vec<u8>) -> Self {
         Self {
             socket,
+            tls: None,
             http: client::Connection::new(),
             number,
             port: 0,
@@ -86,6 +91,33 @@ impl Connection {
             rest,
             sent: 0,
             sent_bytes: 0,
+        }
+    }
+
+    /// Whether calls can be sent: it is up, and TLS is established if it is spoken.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.connected.is_some() && self.tls.as_ref().is_none_or(|tls| tls.established().is_some())
+    }
+
+    /// What it comes to when the client's patience is at its end.
+    pub(crate) fn timeout(&self) -> Outcome {
+        match self.connected {
+            None => Outcome::ConnectTimeout,
+            Some(_) if self.is_ready() => Outcome::ReplyTimeout,
+            Some(_) => Outcome::TlsTimeout,
+        }
+    }
+
+    /// Notes that TLS is established, if it is. True only the first time.
+    pub(crate) fn note_established(&mut self, now: Nanos) -> bool {
+        self.tls.as_mut().is_some_and(|tls| tls.note_established(now))
+    }
+
+    /// Sends what TLS itself has for the server, as far as there is room.
+    pub(crate) fn push(&mut self) -> io::Result<()> {
+        match self.tls.as_mut().map(|tls| tls.push(&self.socket)) {
+            Some(Err(error)) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(()),
         }
     }
 
@@ -105,7 +137,7 @@ impl Connection {
         flights: &mut VecDeque<Flight>,
         requests: &[Prepared],
         now: Nanos,
-    ) -> Result<(), Outcome> {
+    ) -> io::Result<()> {
         while let Some(Flight { call, .. }) = flights.get_mut(self.sent) {
             let request = &requests[call.request as usize];
             if call.send_started.is_none() {
@@ -114,16 +146,27 @@ impl Connection {
                 let _ = self.http.sent_request(method);
                 call.send_started = Some(now);
             }
-            match socket::send(&self.socket, &request.bytes[self.sent_bytes..]) {
-                Ok(count) => {
-                    self.sent_bytes += count;
-                    call.request_bytes += count as u32;
-                }
+            let rest = &request.bytes[self.sent_bytes..];
+            let sent = match &mut self.tls {
+                None => socket::send(&self.socket, rest).inspect(|count| call.request_bytes += *count as u32),
+                Some(tls) => tls.seal(rest).and_then(|sealed| {
+                    // The server may see them from now on, whatever comes of sending them.
+                    call.request_bytes += sealed as u32;
+                    tls.flush(&self.socket)
+                }),
+            };
+            match sent {
+                Ok(count) => self.sent_bytes += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(outcome_of(&error)),
+                Err(error) => return Err(error),
             }
             if self.sent_bytes < request.bytes.len() {
-                return Ok(());
+                match self.tls {
+                    // The kernel had no more room.
+                    None => return Ok(()),
+                    // A record has no more.
+                    Some(_) => continue,
+                }
             }
             call.sent = Some(now);
             self.sent += 1;
@@ -141,21 +184,40 @@ impl Connection {
     }
 
     /// Receives up to `most` bytes into `room`, behind what is not understood yet, and says how many bytes
-    /// there are then.
-    pub(crate) fn receive(&mut self, room: &mut [u8], most: usize) -> io::Result<Received> {
+    /// there are then. Records of TLS go through `records`.
+    pub(crate) fn receive(
+        &mut self,
+        room: &mut [u8],
+        most: usize,
+        records: &mut [u8],
+    ) -> io::Result<Received> {
         let before = self.rest.len();
         let room = &mut room[..before + most];
         room[..before].copy_from_slice(&self.rest);
         self.rest.clear();
-        let count = match socket::recv(&self.socket, &mut room[before..]) {
-            Ok(count) => count,
+        let received = match &mut self.tls {
+            None => socket::recv(&self.socket, &mut room[before..]).map(|count| Received {
+                count,
+                end: count == 0,
+                drained: count < most,
+            }),
+            Some(tls) => tls.receive(&self.socket, records, &mut room[before..]),
+        };
+        match received {
+            Ok(Received { count, end, drained }) => {
+                Ok(Received { count: before + count, end, drained: drained && !self.hung_up })
+            }
             Err(error) => {
                 self.rest.extend_from_slice(&room[..before]);
-                return Err(error);
+                Err(error)
             }
-        };
-        let drained = count < room.len() - before && !self.hung_up;
-        Ok(Received { count: before + count, end: count == 0, drained })
+        }
+    }
+
+    /// Whether the connection's end is no end of the reply that is being received: the end is all that could
+    /// tell its length, and the server did not vouch for it (RFC 9112 section 9.8).
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_cut()) && self.http.skip_body_hint() == u64::MAX
     }
 
     /// Drops up to `count` bytes of a body inside the kernel.
@@ -168,21 +230,19 @@ impl Connection {
         Ok(Received { count, end: count == 0, drained: count < asked && !self.hung_up })
     }
 
-    pub(crate) fn end(&self, now: Nanos) -> ConnectionEnd {
-        let Self { started, connected, replies, lost, .. } = *self;
-        ConnectionEnd { started, connected, ended: now, replies, lost }
+    /// The end of the run is what ends it.
+    pub(crate) fn cut_off(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.cut_off();
+        }
     }
-}
 
-/// What a receiving call brought.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Received {
-    /// Bytes.
-    pub(crate) count: usize,
-    /// The server has closed its side.
-    pub(crate) end: bool,
-    /// The socket is empty: the next event tells when there is more.
-    pub(crate) drained: bool,
+    /// Ends it, except that its socket stays open.
+    pub(crate) fn end(&mut self, now: Nanos) -> ConnectionEnd {
+        let handshake = self.tls.as_mut().map(|tls| tls.close(&self.socket));
+        let Self { started, connected, replies, lost, .. } = *self;
+        ConnectionEnd { started, connected, handshake, ended: now, replies, lost }
+    }
 }
 
 /// What a failed system call on a connection comes to.
@@ -192,6 +252,7 @@ pub(crate) fn outcome_of(error: &io::Error) -> Outcome {
         // The latter two are a Unix socket's that is not there, or whose queue is full.
         Kind::ConnectionRefused | Kind::NotFound | Kind::WouldBlock => Outcome::Refused,
         Kind::TimedOut => Outcome::ConnectTimeout,
+        Kind::InvalidData => Outcome::TlsError,
         Kind::HostUnreachable | Kind::NetworkUnreachable | Kind::NetworkDown | Kind::PermissionDenied => {
             Outcome::Unreachable
         }

@@ -15,7 +15,8 @@ use crate::output::{Output, Unwritten};
 use crate::preflight::{self, Means, Shortage};
 use crate::record::{Nanos, nanos};
 use crate::request;
-use crate::run::Run;
+use crate::run::{Run, Target};
+use crate::tls::Unusable;
 use crate::verify::Files;
 use crate::worker::{Report, Signals, Worker};
 
@@ -31,6 +32,9 @@ pub enum RunError {
     /// There is nothing to compare a reply with.
     #[error(transparent)]
     NoFile(#[from] NoFile),
+    /// TLS can't be used as it is asked for.
+    #[error(transparent)]
+    Tls(#[from] Unusable),
     /// A CPU is not there, or not for this process.
     #[error("--cpus {cpu}: this process may not run there; allowed: {}", list(allowed))]
     NoCpu {
@@ -122,7 +126,8 @@ pub fn usual_cpus() -> Vec<usize> {
 ///
 /// # Errors
 ///
-/// It does not; there is nothing to play; a file is missing that replies should be compared with.
+/// It does not; there is nothing to play; a file is missing that replies should be compared with; TLS can't
+/// be used as it is asked for.
 pub fn start(run: Run, keep: Keep) -> Result<Running, RunError> {
     if run.log.is_empty() {
         return Err(RunError::Empty);
@@ -131,6 +136,8 @@ pub fn start(run: Run, keep: Keep) -> Result<Running, RunError> {
     let means = Means::of_this_machine();
     let short = preflight::check(&run, means)?;
     let most_connections = preflight::most_connections(&run, means).div_ceil(run.cpus.len() as u64);
+    let speaks_tls = run.targets.iter().any(|to| matches!(to, Target::Tls(..)));
+    let tls = speaks_tls.then(|| run.tls.prepare()).transpose()?.map(Arc::new);
     let run = Arc::new(run);
     let requests = Arc::new(request::prepare(&run.log, &run.host, &run.headers));
     let window = nanos(keep.warm_up)..run.duration.map_or(Nanos::MAX, nanos);
@@ -162,7 +169,7 @@ pub fn start(run: Run, keep: Keep) -> Result<Running, RunError> {
     let mut threads = Vec::new();
     for (number, (files, recorder)) in prepared.into_iter().enumerate() {
         let (run, requests, signals) = (Arc::clone(&run), Arc::clone(&requests), Arc::clone(&signals));
-        let window = window.clone();
+        let (tls, window) = (tls.clone(), window.clone());
         let thread = thread::Builder::new().name(format!("load-{number}")).spawn(move || {
             let measuring = signals.measuring();
             process::pin_to_cpus(&[run.cpus[number]])?;
@@ -170,7 +177,7 @@ pub fn start(run: Run, keep: Keep) -> Result<Running, RunError> {
             if run.realtime {
                 process::run_in_real_time()?;
             }
-            let kit = Kit::new(&run, &requests, files, recorder, began)?
+            let kit = Kit::new(&run, &requests, files, tls.as_deref(), recorder, began)?
                 .at_most(signals.left.as_ref(), most_connections);
             Worker::new(kit, &signals, measuring, (number, run.cpus.len()), window).run()
         });

@@ -14,6 +14,7 @@ use crate::measures::Recorder;
 use crate::record::{Nanos, nanos};
 use crate::request::Prepared;
 use crate::run::{Class, Run, Target, Timeouts};
+use crate::tls::{self, Client};
 use crate::verify::Files;
 
 /// Bytes received at a time. Bodies larger than this are dropped in the kernel, unless they are compared.
@@ -36,6 +37,10 @@ pub(crate) struct Kit<'a> {
     pub(crate) room: Vec<u8>,
     /// Bytes received at a time.
     pub(crate) at_a_time: usize,
+    /// Where records of TLS are received, if a target speaks it.
+    pub(crate) records: Vec<u8>,
+    /// This thread's clients for TLS, one for each target; empty if no target speaks it.
+    tls: Vec<Option<Client>>,
     /// The slot of the session at work, which its events carry.
     pub(crate) slot: u32,
     /// Requests that all threads together may still ask for, where that has an end.
@@ -54,10 +59,13 @@ impl<'a> Kit<'a> {
         run: &'a Run,
         requests: &'a [Prepared],
         files: Option<Files>,
+        tls: Option<&tls::Prepared>,
         recorder: Recorder,
         began: u64,
     ) -> std::io::Result<Self> {
         let at_a_time = if files.is_some() { ROOM_TO_COMPARE } else { ROOM };
+        let at_a_time = if tls.is_some() { at_a_time.max(tls::MOST_DECRYPTED) } else { at_a_time };
+        let clients = tls.map(|tls| run.targets.iter().map(|to| Some(tls.client(to.tls_name()?))).collect());
         Ok(Self {
             run,
             requests,
@@ -70,6 +78,8 @@ impl<'a> Kit<'a> {
             may_open: u64::MAX,
             room: vec![0; ROOM_FOR_HEADS + at_a_time],
             at_a_time,
+            records: vec![0; if tls.is_some() { tls::RECORDS } else { 0 }],
+            tls: clients.unwrap_or_default(),
             slot: 0,
             began,
             connections: 0,
@@ -122,10 +132,22 @@ impl<'a> Kit<'a> {
     /// From where to where a session's connections go: sessions of a class take turns. Of the connections
     /// that are kept, which take turns as well, this is the `kept`th.
     pub(crate) fn way(&self, session: u32, kept: Option<u32>) -> (Option<IpAddr>, &'a Target) {
-        let (Class { sources, .. }, number) = self.class(session);
-        let (targets, turn) = (&self.run.targets, kept.unwrap_or(number) as usize);
+        let Class { sources, .. } = self.class(session).0;
+        let (targets, turn) = (&self.run.targets, self.turn(session, kept));
         let source = (!sources.is_empty()).then(|| sources[turn / targets.len() % sources.len()]);
         (source, &targets[turn % targets.len()])
+    }
+
+    /// What begins TLS on such a connection, if its target speaks it.
+    pub(crate) fn tls(&self, session: u32, kept: Option<u32>) -> Option<&Client> {
+        if self.tls.is_empty() {
+            return None;
+        }
+        self.tls[self.turn(session, kept) % self.tls.len()].as_ref()
+    }
+
+    fn turn(&self, session: u32, kept: Option<u32>) -> usize {
+        kept.unwrap_or_else(|| self.class(session).1) as usize
     }
 
     /// The bursts of a session of the run.

@@ -19,6 +19,7 @@ pub mod measures;
 pub mod output;
 pub mod preflight;
 mod queue;
+mod received;
 pub mod record;
 pub mod report;
 mod request;
@@ -26,6 +27,7 @@ pub mod run;
 pub mod schedule;
 mod session;
 mod timers;
+pub mod tls;
 mod verify;
 mod worker;
 

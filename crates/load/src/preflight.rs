@@ -184,6 +184,7 @@ mod tests {
             duration: Some(60 * second),
             requests: None,
             verify: None,
+            tls: crate::tls::Settings::default(),
             cpus: vec![0],
             realtime: false,
         }

@@ -37,9 +37,9 @@ pub struct Call {
     /// When it was issued: its connection started, or, on an open connection, its turn to be sent came.
     pub issued: Nanos,
     /// When the connection that was opened for it was up; `None` when it was sent on one that was up already,
-    /// or never up.
+    /// or never up. With TLS, its handshake follows.
     pub connected: Option<Nanos>,
-    /// When the first of its bytes was handed to the kernel.
+    /// When the first of its bytes was handed to the kernel. With TLS that is after the handshake.
     pub send_started: Option<Nanos>,
     /// When the last of its bytes was handed to the kernel.
     pub sent: Option<Nanos>,
@@ -49,7 +49,7 @@ pub struct Call {
     pub ended: Nanos,
     /// The reply's status; 0 when its head did not come.
     pub status: u16,
-    /// Bytes of the request that were sent.
+    /// Bytes of the request that were sent; with TLS, that were encrypted to be sent.
     pub request_bytes: u32,
     /// Bytes of the reply's head that were read.
     pub head_bytes: u32,
@@ -116,12 +116,16 @@ pub enum Outcome {
     Reply,
     /// Its connection was not up within the connect timeout.
     ConnectTimeout,
+    /// Its connection was up, but TLS was not established within the connect timeout.
+    TlsTimeout,
     /// Its reply was not whole within the timeout.
     ReplyTimeout,
     /// The server, or its host, refused the connection.
     Refused,
     /// No way to the host, or the host does not answer for it.
     Unreachable,
+    /// TLS failed: the server sent an alert, its certificate is not valid, or what came is not TLS.
+    TlsError,
     /// The server reset the connection.
     Reset,
     /// The server closed the connection before the first byte of the reply.
@@ -146,12 +150,14 @@ pub enum Outcome {
 
 impl Outcome {
     /// All of them, in the order in which people should read them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Reply,
         Self::ConnectTimeout,
+        Self::TlsTimeout,
         Self::ReplyTimeout,
         Self::Refused,
         Self::Unreachable,
+        Self::TlsError,
         Self::Reset,
         Self::Closed,
         Self::CutShort,
@@ -169,9 +175,11 @@ impl Outcome {
         match self {
             Self::Reply => "reply",
             Self::ConnectTimeout => "connect_timeout",
+            Self::TlsTimeout => "tls_timeout",
             Self::ReplyTimeout => "reply_timeout",
             Self::Refused => "refused",
             Self::Unreachable => "unreachable",
+            Self::TlsError => "tls_error",
             Self::Reset => "reset",
             Self::Closed => "closed",
             Self::CutShort => "cut_short",
@@ -190,9 +198,11 @@ impl Outcome {
         match self {
             Self::Reply => "answered",
             Self::ConnectTimeout => "no connection in time",
+            Self::TlsTimeout => "no TLS handshake in time",
             Self::ReplyTimeout => "no whole reply in time",
             Self::Refused => "connection refused",
             Self::Unreachable => "host unreachable",
+            Self::TlsError => "TLS failed",
             Self::Reset => "connection reset",
             Self::Closed => "connection closed before the reply",
             Self::CutShort => "reply cut short",
@@ -220,6 +230,11 @@ impl Outcome {
         )
     }
 
+    /// Whether the client gave up, while connecting or while waiting for the reply.
+    pub const fn is_timeout(self) -> bool {
+        matches!(self, Self::ConnectTimeout | Self::TlsTimeout | Self::ReplyTimeout)
+    }
+
     /// Whether it is a failure of its own: not a reply, not cut off by the end of the run, and not down with
     /// another call.
     pub const fn is_error(self) -> bool {
@@ -232,14 +247,60 @@ impl Outcome {
 pub struct ConnectionEnd {
     /// When connecting began.
     pub started: Nanos,
-    /// When it was up.
+    /// When it was up: TCP's handshake was over. With TLS its own handshake follows.
     pub connected: Option<Nanos>,
+    /// What came of the TLS handshake; none if there was none.
+    pub handshake: Option<Handshake>,
     /// When it was over.
     pub ended: Nanos,
     /// Whole replies that came over it.
     pub replies: u32,
     /// The server ended it, and its session went on over another.
     pub lost: bool,
+}
+
+/// What came of a connection's TLS handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handshake {
+    /// TLS was established.
+    Done(Established),
+    /// It failed, whatever way, or its client gave up.
+    Failed,
+    /// The run ended first.
+    Unfinished,
+}
+
+/// An established TLS connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Established {
+    /// When: the last message of the server's handshake had been read and verified.
+    pub at: Nanos,
+    /// How.
+    pub kind: HandshakeKind,
+    /// What both ends agreed on.
+    pub agreed: Agreed,
+}
+
+/// What both ends of a TLS connection agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    /// The version: `1.2` or `1.3`.
+    pub version: &'static str,
+    /// The cipher suite, by its name at IANA.
+    pub cipher: &'static str,
+    /// The key-exchange group; none if no keys were exchanged, as when TLS 1.2 resumes a session.
+    pub group: Option<&'static str>,
+}
+
+/// How a TLS connection was established.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandshakeKind {
+    /// With the server's certificate.
+    Full,
+    /// The same, after the server asked for another `ClientHello`.
+    FullAfterRetry,
+    /// With the keys of an earlier session.
+    Resumed,
 }
 
 /// One session, when it is over.

@@ -12,6 +12,7 @@ use workload::session::SessionLog;
 
 use crate::record::{Nanos, nanos};
 use crate::schedule::Schedule;
+use crate::tls::{Name, Settings};
 
 /// All that is asked of the generator.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub struct Run {
     pub requests: Option<u64>,
     /// Compare every reply to a GET with the file of that name below this directory.
     pub verify: Option<PathBuf>,
+    /// How targets are asked that speak TLS.
+    pub tls: Settings,
     /// One thread for each of these CPUs, pinned to it. Not empty.
     pub cpus: Vec<usize>,
     /// Have the threads run before all others of their cores, so that kernels that are slow to switch do not
@@ -58,6 +61,8 @@ pub struct Class {
 pub enum Target {
     /// At an address, with TCP.
     Inet(SocketAddr),
+    /// At an address, with TLS over TCP.
+    Tls(SocketAddr, Name),
     /// At a Unix socket of this name.
     Unix(PathBuf),
 }
@@ -66,15 +71,32 @@ impl Target {
     /// Its address, if it has one.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
-            Self::Inet(address) => Some(*address),
+            Self::Inet(address) | Self::Tls(address, _) => Some(*address),
             Self::Unix(_) => None,
+        }
+    }
+
+    /// The same server at another of its addresses; a Unix socket stays where it is.
+    pub fn at(self, address: SocketAddr) -> Self {
+        match self {
+            Self::Inet(_) => Self::Inet(address),
+            Self::Tls(_, name) => Self::Tls(address, name),
+            Self::Unix(path) => Self::Unix(path),
+        }
+    }
+
+    /// The name that the server's certificate must have, if the target speaks TLS.
+    pub fn tls_name(&self) -> Option<&Name> {
+        match self {
+            Self::Tls(_, name) => Some(name),
+            Self::Inet(_) | Self::Unix(_) => None,
         }
     }
 
     /// Begins to connect, and says whether the connection is up already.
     pub(crate) fn connect(&self, source: Option<IpAddr>) -> io::Result<(OwnedFd, bool)> {
         match self {
-            Self::Inet(address) => client::connect(source, *address),
+            Self::Inet(address) | Self::Tls(address, _) => client::connect(source, *address),
             Self::Unix(path) => client::connect_unix(path).map(|socket| (socket, true)),
         }
     }
@@ -84,6 +106,7 @@ impl fmt::Display for Target {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Inet(address) => write!(formatter, "http://{address}"),
+            Self::Tls(address, _) => write!(formatter, "https://{address}"),
             Self::Unix(path) => write!(formatter, "unix:{}", path.display()),
         }
     }
@@ -133,7 +156,7 @@ pub enum Load {
 /// The timeouts of clients, their think time and their retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// The longest wait for a connection.
+    /// The longest wait for a connection, and for TLS over it.
     pub connect: Duration,
     /// The longest wait for a whole reply, from the moment when its request is sent. A request of the log may
     /// have another one.

@@ -7,6 +7,9 @@
 //! effect (RFC 9110 section 9.2.2). A call that fails, or takes longer than the client's timeout, is the end
 //! of the session.
 //!
+//! With TLS, a connection is of use once its handshake is over. Until then its client waits for it as for a
+//! connection that is not up.
+//!
 //! Whatever happens (an event of the socket, a time that has come) leads to [`Session::go_on`], which does
 //! all that can be done now, and leaves in [`Session::deadline`] when to look again at the latest.
 
@@ -144,6 +147,11 @@ impl Session {
         }
         if let Some(connection) = &mut self.connection {
             connection.hung_up |= event.hang_up || event.error;
+            if event.writable
+                && let Err(error) = connection.push()
+            {
+                self.failed(kit, &error);
+            }
         }
         if event.readable || event.hang_up || event.error {
             self.receive(kit);
@@ -160,8 +168,7 @@ impl Session {
                 self.go_on(kit);
             }
             State::Calling if self.deadline <= now => {
-                let up = self.connection.as_ref().is_some_and(|connection| connection.connected.is_some());
-                let outcome = if up { Outcome::ReplyTimeout } else { Outcome::ConnectTimeout };
+                let outcome = self.connection.as_ref().map_or(Outcome::ConnectTimeout, Connection::timeout);
                 self.fail(kit, outcome);
                 self.go_on(kit);
             }
@@ -221,11 +228,11 @@ impl Session {
             }
             let now = kit.now();
             if let Some(connection) = &mut self.connection
-                && connection.connected.is_some()
+                && connection.is_ready()
                 && connection.has_unsent(&self.flights)
-                && let Err(outcome) = connection.send(&mut self.flights, kit.requests, now)
+                && let Err(error) = connection.send(&mut self.flights, kit.requests, now)
             {
-                self.broken(kit, outcome);
+                self.failed(kit, &error);
                 continue;
             }
             self.deadline = self.flights.iter().map(|flight| flight.deadline).min().unwrap_or(Nanos::MAX);
@@ -328,11 +335,38 @@ impl Session {
         if kit.wants_ports {
             connection.port = kit::local_port(&connection.socket);
         }
-        for flight in &mut self.flights {
-            flight.deadline = now + kit.reply_timeout(self.number, flight.call.request);
-        }
         if let Some(first) = self.flights.front_mut() {
             first.call.connected = Some(now);
+        }
+        match kit.tls(self.number, self.kept) {
+            None => self.await_replies(kit, now),
+            Some(client) => {
+                // Not before: while many wait to be connected, they need no memory for it.
+                let begun = client.begin().and_then(|tls| {
+                    connection.tls = Some(Box::new(tls));
+                    connection.push()
+                });
+                if let Err(error) = begun {
+                    self.failed(kit, &error);
+                }
+            }
+        }
+    }
+
+    /// Takes notice of the end of the handshake.
+    fn note_established(&mut self, kit: &Kit<'_>) {
+        let now = kit.now();
+        if let Some(connection) = &mut self.connection
+            && connection.note_established(now)
+        {
+            self.await_replies(kit, now);
+        }
+    }
+
+    /// The client has its connection, and gives the server as long for its replies.
+    fn await_replies(&mut self, kit: &Kit<'_>, now: Nanos) {
+        for flight in &mut self.flights {
+            flight.deadline = now + kit.reply_timeout(self.number, flight.call.request);
         }
     }
 
@@ -340,22 +374,27 @@ impl Session {
     fn receive(&mut self, kit: &mut Kit<'_>) {
         let mut room = std::mem::take(&mut kit.room);
         while let Some(connection) = &mut self.connection {
-            let skippable = if kit.drops_in_kernel { connection.http.skip_body_hint() } else { 0 };
+            let has_tls = connection.tls.is_some();
+            let droppable = kit.drops_in_kernel && !has_tls;
+            let skippable = if droppable { connection.http.skip_body_hint() } else { 0 };
             // A body without a known end is read to see the end.
             let skip = skippable > 0 && skippable < u64::MAX && connection.rest.is_empty();
             let received = if skip {
                 connection.discard(skippable)
             } else {
-                connection.receive(&mut room, kit.at_a_time)
+                connection.receive(&mut room, kit.at_a_time, &mut kit.records)
             };
             let received = match received {
                 Ok(received) => received,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => {
-                    self.broken(kit, outcome_of(&error));
+                    self.failed(kit, &error);
                     break;
                 }
             };
+            if has_tls {
+                self.note_established(kit);
+            }
             let input = if skip {
                 if let Some(first) = self.flights.front_mut() {
                     first.call.body_bytes += received.count as u64;
@@ -377,6 +416,9 @@ impl Session {
         let now = kit.now();
         let mut at = 0;
         while let Some(connection) = &mut self.connection {
+            if end && at == input.len() && connection.is_truncated() {
+                return self.broken(kit, Outcome::CutShort);
+            }
             let (used, event) = match connection.http.receive(&input[at..], end) {
                 Ok(understood) => understood,
                 Err(error) => {
@@ -462,6 +504,17 @@ impl Session {
         kit.recorder.call(&Call { compared, ..self.call(&flight, outcome, now) });
     }
 
+    /// The connection is of no more use, because a call on it failed.
+    fn failed(&mut self, kit: &mut Kit<'_>, error: &io::Error) {
+        let outcome = outcome_of(error);
+        if outcome == Outcome::TlsError
+            && let Some(connection) = &self.connection
+        {
+            kit.recorder.tls_error(connection.started, &error.to_string());
+        }
+        self.broken(kit, outcome);
+    }
+
     /// The connection is of no more use, for this reason.
     fn broken(&mut self, kit: &mut Kit<'_>, outcome: Outcome) {
         let Some(first) = self.flights.front() else { return self.move_on(kit, outcome, Ender::Server) };
@@ -502,8 +555,7 @@ impl Session {
 
     /// The first call in flight has failed.
     fn fail(&mut self, kit: &mut Kit<'_>, outcome: Outcome) {
-        let timeout = matches!(outcome, Outcome::ConnectTimeout | Outcome::ReplyTimeout);
-        if timeout
+        if outcome.is_timeout()
             && self.retried < kit.timeouts(self.number).retries
             && let Some(flight) = self.flights.pop_front()
         {
@@ -533,6 +585,11 @@ impl Session {
     fn give_up(&mut self, kit: &mut Kit<'_>, outcome: Outcome) {
         let now = kit.now();
         let mut outcome = outcome;
+        if outcome == Outcome::Unfinished
+            && let Some(connection) = &mut self.connection
+        {
+            connection.cut_off();
+        }
         while let Some(flight) = self.flights.pop_front() {
             let call = self.call(&flight, outcome, now);
             kit.recorder.call(&call);

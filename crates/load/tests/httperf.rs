@@ -182,6 +182,7 @@ fn ours(server: SocketAddr, log: SessionLog) -> String {
         connect_timeout_s: TIMEOUT.as_secs_f64(),
         reply_timeout_s: TIMEOUT.as_secs_f64(),
         verified: false,
+        tls: None,
         cpus: vec![0],
         realtime: false,
         may_wait: 0.05,

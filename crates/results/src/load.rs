@@ -54,6 +54,8 @@ pub struct Results {
     pub timeout_time_ms: Option<Distribution>,
     /// How late sessions arrived.
     pub lateness_ms: Option<Distribution>,
+    /// TLS; none if no target speaks it.
+    pub tls: Option<Tls>,
     /// What the generator itself used.
     pub generator: Generator,
     /// By class of sizes.
@@ -115,6 +117,8 @@ pub struct Facts {
     pub reply_timeout_s: f64,
     /// Whether replies were compared with files.
     pub verified: bool,
+    /// What was asked of TLS; none if no target speaks it.
+    pub tls: Option<AskedOfTls>,
     /// Where the threads ran.
     pub cpus: Vec<usize>,
     /// Whether they ran before all others of their cores.
@@ -150,6 +154,22 @@ pub struct AskedOfClass {
     pub retries: Option<u32>,
     /// Addresses that it connects from; none leaves that to the kernel.
     pub sources: Vec<String>,
+}
+
+/// What was asked of TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct AskedOfTls {
+    /// The root certificates: `system`, `file`, or `none` if certificates were not verified.
+    pub roots: String,
+    /// Whether sessions were resumed.
+    pub resumption: bool,
+    /// The only version offered, `1.2` or `1.3`; none: both.
+    pub version: Option<String>,
+    /// The only key-exchange group offered; none: those that rustls prefers.
+    pub group: Option<String>,
+    /// The only cipher suite offered; none: those that rustls prefers.
+    pub cipher: Option<String>,
 }
 
 /// How a run went.
@@ -249,6 +269,64 @@ pub struct Connections {
     pub replies_per_connection: Option<f64>,
 }
 
+/// TLS on the connections.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Tls {
+    /// How many handshakes there were.
+    pub handshakes: Handshakes,
+    /// From when TCP was connected to when TLS was established, of all handshakes.
+    pub handshake_time_ms: Option<Curve>,
+    /// The same, of full handshakes.
+    pub full_handshake_time_ms: Option<Distribution>,
+    /// The same, of resumed handshakes.
+    pub resumed_handshake_time_ms: Option<Distribution>,
+    /// What handshakes agreed on, the most frequent first.
+    pub negotiated: Vec<Negotiated>,
+    /// Why TLS failed, the most frequent reason first.
+    pub errors: Vec<TlsError>,
+}
+
+/// Handshakes of TLS. Each is counted once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Handshakes {
+    /// Full handshakes.
+    pub full: u64,
+    /// Handshakes that resumed a session.
+    pub resumed: u64,
+    /// Of the full handshakes, those for which the server asked for another `ClientHello`.
+    pub hello_retries: u64,
+    /// Handshakes that failed, or that the client gave up.
+    pub failed: u64,
+    /// Handshakes that the end of the run cut off.
+    pub unfinished: u64,
+}
+
+/// What handshakes agreed on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Negotiated {
+    /// The version: `1.2` or `1.3`.
+    pub version: String,
+    /// The cipher suite, by its name at IANA.
+    pub cipher: String,
+    /// The key-exchange group; none if no keys were exchanged.
+    pub group: Option<String>,
+    /// How many handshakes agreed on this.
+    pub handshakes: u64,
+}
+
+/// A reason why TLS failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct TlsError {
+    /// The reason, in words.
+    pub message: String,
+    /// On how many connections.
+    pub connections: u64,
+}
+
 /// Calls.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
@@ -271,9 +349,11 @@ pub struct Calls {
 pub struct Outcomes {
     pub reply: u64,
     pub connect_timeout: u64,
+    pub tls_timeout: u64,
     pub reply_timeout: u64,
     pub refused: u64,
     pub unreachable: u64,
+    pub tls_error: u64,
     pub reset: u64,
     pub closed: u64,
     pub cut_short: u64,

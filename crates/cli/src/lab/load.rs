@@ -2,6 +2,7 @@
 
 mod classes;
 mod requests;
+mod tls;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -25,6 +26,7 @@ use workload::session::SessionLog;
 
 use self::classes::ClassOption;
 use self::requests::AskedFor;
+use self::tls::TlsOptions;
 use super::progress::{End, Watcher};
 use super::values::{self, Several, Target};
 use super::{BadInput, output, pinned, tell};
@@ -59,6 +61,8 @@ use crate::console::{Unprinted, print};
     \x20   with the unanswered      includes requests without a reply, as longer than all others (>)\n\
     \x20   until the first byte     from the first byte sent to the first byte of the reply\n\
     \x20   first to last byte       the rest of the reply\n\
+    \x20 connecting                 until a connection was up, without TLS\n\
+    \x20 TLS handshake              from then until TLS was established\n\
     \x20 given up after             how long clients waited before they gave up (--timeout)\n\
     \x20 < 10 KiB, 1.0% given up    replies of that size, and how many of them clients gave up\n\
     \x20 queue drops                connections that the kernel dropped before the server saw them\n\
@@ -75,8 +79,9 @@ use crate::console::{Unprinted, print};
     If a file cannot be opened, there is no run (exit code 2). If a file cannot be written completely, all \
     other results are still written (exit code 1).")]
 pub(crate) struct Options {
-    /// The target: <http://127.0.0.1:8080/index.html>, or <unix:/path/of/socket:/index.html>; several are
-    /// used in turn. With --sessions or --urls the path is not used. A name is tried at all its addresses
+    /// The target: <http://127.0.0.1:8080/index.html>, <https://example.org/> for TLS, or
+    /// <unix:/path/of/socket:/index.html>; several are used in turn. With --sessions or --urls the path is
+    /// not used. A name is tried at all its addresses
     #[arg(value_name = "URL", value_parser = values::target)]
     url: Vec<Target>,
 
@@ -147,7 +152,7 @@ pub(crate) struct Options {
           help_heading = "Clients")]
     timeout: Duration,
 
-    /// How long a client waits for a connection [default: as --timeout]
+    /// How long a client waits for a connection, and for TLS over it [default: as --timeout]
     #[arg(long, value_name = "TIME", value_parser = units::parse_time, help_heading = "Clients")]
     connect_timeout: Option<Duration>,
 
@@ -187,6 +192,9 @@ pub(crate) struct Options {
         help_heading = "Clients"
     )]
     may_wait: f64,
+
+    #[command(flatten)]
+    tls: TlsOptions,
 
     /// Compare every byte of every 200 reply to a GET with the file of its name in this directory; wrong
     /// replies are errors
@@ -444,6 +452,7 @@ fn no_queue_drops(error: &io::Error) {
 fn plan(options: &Options, targets: &[Target], log: SessionLog) -> Result<(Run, Facts)> {
     let calls_per_session = log.calls() as f64 / log.len() as f64;
     let classes = classes::of(options, &log)?;
+    let tls = options.tls.settings(targets)?;
     let logged = matches!(&classes[0].load, Load::Arriving { schedule: Schedule::Logged(_), .. });
     let unbounded = options.session_count.is_none() && options.request_count.is_none() && !logged;
     let duration = options.duration.or(unbounded.then_some(Duration::from_secs(10)));
@@ -520,6 +529,7 @@ fn plan(options: &Options, targets: &[Target], log: SessionLog) -> Result<(Run, 
         connect_timeout_s: options.connect_timeout.unwrap_or(options.timeout).as_secs_f64(),
         reply_timeout_s: options.timeout.as_secs_f64(),
         verified: options.verify.is_some(),
+        tls: tls::asked(&tls, targets),
         cpus: cpus.clone(),
         realtime: options.realtime,
         may_wait: options.may_wait / 100.0,
@@ -535,6 +545,7 @@ fn plan(options: &Options, targets: &[Target], log: SessionLog) -> Result<(Run, 
         duration,
         requests: options.request_count,
         verify: options.verify.clone(),
+        tls,
         cpus,
         realtime: options.realtime,
     };
@@ -674,6 +685,7 @@ fn unusable(error: RunError) -> anyhow::Error {
     match error {
         RunError::Shortage(_)
         | RunError::NoFile(_)
+        | RunError::Tls(_)
         | RunError::NoRealTime(_)
         | RunError::NoCpu { .. }
         | RunError::Empty => BadInput(error.to_string()).into(),

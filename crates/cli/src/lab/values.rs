@@ -7,6 +7,7 @@ use http::Uri;
 use http::uri::Scheme;
 use load::run::Target as Server;
 use load::schedule::{Rate, Step};
+use load::tls::Name;
 use workload::{fields, target};
 
 /// A part of something in percent.
@@ -76,7 +77,7 @@ impl Target {
         let all: Vec<SocketAddr> = [first].iter().chain(&self.others).copied().filter(fits).collect();
         let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, timeout).is_ok();
         match all.iter().find(answers).or(all.first()) {
-            Some(address) => Self { server: Server::Inet(*address), ..self },
+            Some(address) => Self { server: self.server.at(*address), ..self },
             None => self,
         }
     }
@@ -98,10 +99,11 @@ fn addresses(name: &str, port: u16) -> Vec<SocketAddr> {
     all
 }
 
-/// A target such as `http://127.0.0.1:8080/index.html`, or `unix:/run/server.sock:/index.html`.
+/// A target such as `http://127.0.0.1:8080/index.html`, `https://example.org/`, or
+/// `unix:/run/server.sock:/index.html`.
 pub(super) fn target(text: &str) -> Result<Target, String> {
-    let allowed = "allowed: addresses such as http://127.0.0.1:8080/ (no https), and unix:/path/of/socket, \
-                   or unix:/path/of/socket:/index.html";
+    let allowed = "allowed: addresses such as http://127.0.0.1:8080/ or https://127.0.0.1:8443/, and \
+                   unix:/path/of/socket, or unix:/path/of/socket:/index.html";
     if let Some(rest) = text.strip_prefix("unix:") {
         let (socket, path) = rest.find(":/").map_or((rest, "/"), |at| (&rest[..at], &rest[at + 1..]));
         if !(1..=LONGEST_SOCKET_NAME).contains(&socket.len()) {
@@ -120,13 +122,16 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     target::check(&path).map_err(|error| format!("{error}; {allowed}"))?;
     let url: Uri = full.parse().map_err(|error| format!("{error}; {allowed}"))?;
-    let authority = url.authority().filter(|_| url.scheme() == Some(&Scheme::HTTP)).ok_or(allowed)?;
+    let has_tls = url.scheme() == Some(&Scheme::HTTPS);
+    let authority = url.authority().filter(|_| has_tls || url.scheme() == Some(&Scheme::HTTP));
+    let authority = authority.ok_or(allowed)?;
     if authority.as_str().contains('@') {
         return Err(format!("a name and a password are sent by --header 'Authorization: ...'; {allowed}"));
     }
     // A port may be empty (RFC 3986 section 3.2.3).
     let host = authority.as_str().strip_suffix(':').unwrap_or(authority.as_str());
     let port = match host.strip_prefix(authority.host()) {
+        Some("") if has_tls => 443,
         Some("") => 80,
         Some(port) => {
             let port = port[1..].parse::<u16>().ok().filter(|port| *port != 0);
@@ -138,7 +143,12 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
     let name = authority.host().trim_start_matches('[').trim_end_matches(']');
     let mut addresses = addresses(name, port).into_iter();
     let address = addresses.next().ok_or_else(|| format!("no such host; {allowed}"))?;
-    Ok(Target { others: addresses.collect(), ..target_of(Server::Inet(address), host, &path, allowed)? })
+    let server = if has_tls {
+        Server::Tls(address, name.parse::<Name>().map_err(|error| format!("{error}; {allowed}"))?)
+    } else {
+        Server::Inet(address)
+    };
+    Ok(Target { others: addresses.collect(), ..target_of(server, host, &path, allowed)? })
 }
 
 /// A fragment is for the client alone (RFC 9110 section 7.1).
@@ -190,6 +200,10 @@ mod tests {
         let host = format!("localhost:{port}");
         assert_eq!(server(|_| true), (format!("http://[::1]:{port}"), host.clone()));
         assert_eq!(server(SocketAddr::is_ipv4), (format!("http://127.0.0.1:{port}"), host.clone()));
+        let with_tls =
+            target(&format!("https://localhost:{port}")).unwrap().where_it_answers(timeout, |_| true);
+        assert_eq!(with_tls.server.to_string(), format!("https://[::1]:{port}"));
+        assert_eq!(with_tls.server.tls_name(), Some(&"localhost".parse().unwrap()));
         drop(listens);
         assert_eq!(server(|_| true), (name.server.to_string(), host), "nothing listens");
     }
@@ -231,6 +245,16 @@ mod tests {
         ] {
             assert_eq!(local(text).as_deref(), Ok(told), "{text}");
         }
+        for (text, address, name) in [
+            ("https://127.0.0.1/a", "https://127.0.0.1:443", "127.0.0.1"),
+            ("HTTPS://[::1]:8443", "https://[::1]:8443", "::1"),
+            ("https://127.0.0.1:", "https://127.0.0.1:443", "127.0.0.1"),
+        ] {
+            let target = target(text).unwrap();
+            assert_eq!(target.server.to_string(), address);
+            assert_eq!(target.server.tls_name(), Some(&name.parse().unwrap()), "{text}");
+        }
+        assert_eq!(target("http://127.0.0.1").unwrap().server.tls_name(), None);
         let unix = |path: &str| Ok(("unix:/run/s".to_owned(), "localhost".to_owned(), path.to_owned()));
         assert_eq!((of("unix:/run/s"), of("unix:/run/s:/a?b:/c")), (unix("/"), unix("/a?b:/c")));
         assert!(of(&format!("unix:/{}", "x".repeat(107))).is_err());
@@ -238,7 +262,9 @@ mod tests {
             "unix:",
             "unix::/a",
             "unix:/s:/a b",
-            "https://127.0.0.1/",
+            "wss://127.0.0.1/",
+            "https://",
+            "https://127.0.0.1:0/",
             "http://",
             "http://127.0.0.1:x/",
             "http://127.0.0.1/a b",

@@ -42,7 +42,7 @@ impl Asked {
         }
         of.calls += 1;
         of.replies += u64::from(call.outcome == Outcome::Reply);
-        of.timeouts += u64::from(matches!(call.outcome, Outcome::ConnectTimeout | Outcome::ReplyTimeout));
+        of.timeouts += u64::from(call.outcome.is_timeout());
     }
 
     pub(super) fn take_in(&mut self, other: &Self) {

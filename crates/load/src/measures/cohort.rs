@@ -71,7 +71,7 @@ impl Cohort {
                     self.transfer_times.record(since(first));
                 }
             }
-            Outcome::ConnectTimeout | Outcome::ReplyTimeout => {
+            outcome if outcome.is_timeout() => {
                 self.timeout_times.record(since(call.issued));
             }
             _ => {}

@@ -12,7 +12,7 @@ pub struct Connections {
     pub connected: u64,
     /// Those that the server ended, and whose sessions went on over others.
     pub lost: u64,
-    /// From the first packet to when it was up.
+    /// From the first packet to when it was up, without the handshake of TLS.
     pub connect_times: Times,
     /// Those with at least one reply, from the first packet to the end, in milliseconds.
     pub time_ms: Moments,
@@ -63,8 +63,14 @@ mod tests {
     #[test]
     fn connections_without_a_reply_have_no_time() {
         let mut connections = Connections::default();
-        let ends =
-            |replies, connected, ended| ConnectionEnd { started: MS, connected, ended, replies, lost: false };
+        let ends = |replies, connected, ended| ConnectionEnd {
+            started: MS,
+            connected,
+            handshake: None,
+            ended,
+            replies,
+            lost: false,
+        };
         connections.connection(&ends(2, Some(2 * MS), 5 * MS));
         connections.connection(&ends(0, Some(2 * MS), 50 * MS));
         connections.connection(&ends(0, None, 50 * MS));

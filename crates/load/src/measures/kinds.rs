@@ -98,7 +98,7 @@ impl ByKind {
                 of.times.record(call.ended.saturating_sub(call.issued));
                 super::count_status(&mut of.statuses, call.status);
             }
-            Outcome::ConnectTimeout | Outcome::ReplyTimeout => of.timeouts += 1,
+            outcome if outcome.is_timeout() => of.timeouts += 1,
             _ => {}
         }
     }

@@ -7,10 +7,11 @@
 //! - **The flow** ([`Flow`], [`Sessions`]): what *happened* in the window, whenever it began. Rates are made
 //!   of it: a server that answers 100 requests a second answers 100 in each second, also if each takes it
 //!   three.
-//! - **The cohort** ([`Cohort`], [`Connections`]): what became of the calls that were *issued* in the window
-//!   (of those that queue for a connection: that were due in it), whenever they were over. Times,
-//!   shares and rules are made of it. The run goes on, under the same load, until the last of them is over;
-//!   one that somebody did not wait for is known to have taken as long as it was waited for, at least.
+//! - **The cohort** ([`Cohort`], [`Connections`], [`Handshakes`]): what became of the calls that were
+//!   *issued* in the window (of those that queue for a connection: that were due in it), whenever they were
+//!   over. Times, shares and rules are made of it. The run goes on, under the same load, until the last of
+//!   them is over; one that somebody did not wait for is known to have taken as long as it was waited for, at
+//!   least.
 //!
 //! Each thread owns a [`Recorder`], into which nothing is allocated while the run goes on;
 //! [`Measures::merge`] makes one of all. Two times are kept of each reply: from when its call was *issued*,
@@ -26,6 +27,7 @@ mod clients;
 mod cohort;
 mod connections;
 mod flow;
+mod handshakes;
 mod intervals;
 mod kinds;
 mod live;
@@ -52,6 +54,7 @@ pub use clients::{ByClient, CLIENTS, Tally};
 pub use cohort::Cohort;
 pub use connections::Connections;
 pub use flow::Flow;
+pub use handshakes::Handshakes;
 pub use intervals::{IntervalLog, IntervalWriter};
 pub use kinds::{ByKind, Kind, Kinds, OfKind};
 pub use live::{Live, Snapshot};
@@ -115,6 +118,8 @@ pub struct Measures {
     pub cohort: Cohort,
     /// Connections that were begun in it.
     pub connections: Connections,
+    /// TLS on those connections.
+    pub handshakes: Handshakes,
     /// Sessions that arrived in it, and those that ended.
     pub sessions: Sessions,
     /// All that was issued since the warm-up, by request: what a server's log should know of.
@@ -245,6 +250,14 @@ impl Recorder {
     pub fn connection(&mut self, connection: &ConnectionEnd) {
         if self.window.contains(&connection.started) {
             self.measures.connections.connection(connection);
+            self.measures.handshakes.connection(connection);
+        }
+    }
+
+    /// Takes notice that TLS failed for this reason on a connection that was started at that time.
+    pub fn tls_error(&mut self, started: Nanos, reason: &str) {
+        if self.window.contains(&started) {
+            self.measures.handshakes.error(reason);
         }
     }
 
@@ -308,6 +321,7 @@ impl Measures {
             flow: Flow::new(from),
             cohort: Cohort::new(requests),
             connections: Connections::default(),
+            handshakes: Handshakes::default(),
             sessions: Sessions::new(from),
             asked: Asked::new(requests),
             verified: Verified::default(),
@@ -334,6 +348,7 @@ impl Measures {
         self.flow.take_in(&other.flow);
         self.cohort.take_in(&other.cohort);
         self.connections.take_in(&other.connections);
+        self.handshakes.take_in(&other.handshakes);
         self.sessions.take_in(&other.sessions);
         self.asked.take_in(&other.asked);
         self.verified.take_in(other.verified);

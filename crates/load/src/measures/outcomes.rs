@@ -20,7 +20,7 @@ impl Outcomes {
 
     /// Calls that the client gave up, while connecting or while waiting for the reply.
     pub fn timeouts(&self) -> u64 {
-        self.of(Outcome::ConnectTimeout) + self.of(Outcome::ReplyTimeout)
+        Outcome::ALL.into_iter().filter(|outcome| outcome.is_timeout()).map(|outcome| self.of(outcome)).sum()
     }
 
     pub(super) fn add(&mut self, outcome: Outcome) {

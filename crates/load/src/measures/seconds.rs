@@ -83,7 +83,7 @@ impl Seconds {
                 second.bytes += call.body_bytes;
                 second.reply_time += call.ended.saturating_sub(call.issued);
             }
-            Outcome::ConnectTimeout | Outcome::ReplyTimeout => second.timeouts += 1,
+            outcome if outcome.is_timeout() => second.timeouts += 1,
             outcome if outcome.is_error() => second.errors += 1,
             _ => {}
         }

@@ -123,7 +123,7 @@ impl BySize {
                 self.times[class].record(call.ended.saturating_sub(call.issued));
                 self.bytes[class] += call.body_bytes;
             }
-            Outcome::ConnectTimeout | Outcome::ReplyTimeout => request.of.timeouts += 1,
+            outcome if outcome.is_timeout() => request.of.timeouts += 1,
             _ => {}
         }
     }

@@ -93,7 +93,8 @@ impl Waits {
         let waited = call.ended.saturating_sub(call.intended);
         match call.outcome {
             Outcome::Reply => self.replies.record(waited),
-            Outcome::ConnectTimeout | Outcome::ReplyTimeout | Outcome::Unfinished => self.given_up += 1,
+            Outcome::Unfinished => self.given_up += 1,
+            outcome if outcome.is_timeout() => self.given_up += 1,
             outcome if outcome.reached_server() || outcome == Outcome::Abandoned => {
                 self.left += u128::from(call.gives_up.saturating_sub(call.ended));
             }

@@ -5,7 +5,7 @@
 use super::Facts;
 use super::facts::cpu_us_per;
 use super::validity::nothing_measured;
-use crate::measures::{Cohort, Found, Measures};
+use crate::measures::{Cohort, Found, Handshakes, Measures};
 
 /// A line of names, and one of values. What is not known is empty.
 pub fn render(measures: &Measures, facts: &Facts) -> String {
@@ -54,6 +54,16 @@ fn columns(measures: &Measures, facts: &Facts) -> Vec<(String, String)> {
     }));
     let ms = |found: Option<Found>| found.map(|found| found.ms);
     columns.extend(of_times("wait_ms", ms(waits.mean()), |percent| ms(waits.percentile(percent))));
+    let Handshakes { full, resumed, failed, .. } = measures.handshakes;
+    for (name, count) in [("full", full), ("resumed", resumed), ("failed", failed)] {
+        let count = facts.tls.as_ref().map_or_else(String::new, |_| count.to_string());
+        columns.push((format!("tls_handshakes_{name}"), count));
+    }
+    let times = &measures.handshakes.times();
+    let of_handshakes = |ms: f64| (times.count() > 0).then_some(ms);
+    columns.extend(of_times("tls_handshake_time_ms", of_handshakes(times.mean_ms()), |percent| {
+        of_handshakes(times.percentile_ms(percent))
+    }));
     columns
 }
 
@@ -93,6 +103,7 @@ mod tests {
                 name.rsplit_once("_ms_").map_or((*name).to_owned(), |(name, _)| format!("{name}_ms_..."));
             assert!(document.contains(&format!("| `{name}` |")), "{name} is not documented");
         }
+        assert_eq!(["tls_handshakes_full", "tls_handshake_time_ms_mean"].map(of), ["", ""], "no TLS");
         facts.warm_up_s = 20.0;
         let text = render(&measures, &facts);
         assert!(text.contains(",sessions,10,,,false,"), "nothing was measured: {text}");

@@ -32,7 +32,7 @@ pub fn failures(measures: &Measures, facts: &Facts) -> Vec<String> {
 }
 
 /// What most of the calls came to that were not answered.
-fn main_cause(Measures { cohort, .. }: &Measures, targets: &[String]) -> String {
+fn main_cause(Measures { cohort, handshakes, .. }: &Measures, targets: &[String]) -> String {
     let causes = Outcome::ALL.into_iter().filter(|outcome| outcome.is_error());
     let causes = causes.map(|outcome| (cohort.outcomes.of(outcome), outcome));
     match causes.max_by_key(|(count, _)| *count) {
@@ -42,10 +42,13 @@ fn main_cause(Measures { cohort, .. }: &Measures, targets: &[String]) -> String 
             let sockets = targets.iter().filter_map(|target| target.strip_prefix("unix:"));
             let absent =
                 sockets.map(Path::new).find(|socket| outcome == Outcome::Refused && !socket.exists());
-            let told = absent.map_or_else(
-                || outcome.told().to_owned(),
-                |socket| format!("there is no socket {}", socket.display()),
-            );
+            let reasons = handshakes.reasons();
+            let reason = reasons.first().filter(|_| outcome == Outcome::TlsError);
+            let told = match (absent, reason) {
+                (Some(socket), _) => format!("there is no socket {}", socket.display()),
+                (None, Some((reason, _))) => format!("{}: {reason}", outcome.told()),
+                (None, None) => outcome.told().to_owned(),
+            };
             format!(": {told} ({}), {count} {times}", outcome.name())
         }
         _ => String::new(),
@@ -94,6 +97,7 @@ mod tests {
         let (_, facts) = sample();
         let told_of = |outcomes: &[Outcome], facts: &Facts| {
             let mut recorder = Recorder::new(Scope { window: 0..10_000_000, requests: 1 }, None);
+            recorder.tls_error(0, "the server sent the alert unknown_ca");
             for outcome in outcomes {
                 recorder.call(&call(*outcome, 0, 1_000_000));
             }
@@ -113,6 +117,11 @@ mod tests {
         assert_eq!(
             told(&[Outcome::Reset, Outcome::ReplyTimeout, Outcome::ReplyTimeout, Outcome::Abandoned]),
             "none of 4 calls was answered: no whole reply in time (reply_timeout), 2 times"
+        );
+        assert_eq!(
+            told(&[Outcome::TlsError]),
+            "none of 1 calls was answered: TLS failed: the server sent the alert unknown_ca (tls_error), \
+             1 time"
         );
         assert_eq!(told(&[Outcome::Reply, Outcome::Refused]), "");
         assert_eq!(told(&[]), "no call was made in the measured time");

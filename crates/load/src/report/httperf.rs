@@ -119,7 +119,13 @@ fn write_errors(text: &mut String, measures: &Measures) -> std::fmt::Result {
     let of = |several: &[Outcome]| several.iter().map(|&outcome| outcomes.of(outcome)).sum::<u64>();
     // A connection that the server ends is an error there, even if its session goes on over another.
     let reset = of(&[Outcome::Reset, Outcome::Closed, Outcome::CutShort]) + measures.connections.lost;
-    let other = of(&[Outcome::Unreachable, Outcome::WrongBytes, Outcome::WrongLength, Outcome::Malformed]);
+    let other = of(&[
+        Outcome::Unreachable,
+        Outcome::TlsError,
+        Outcome::WrongBytes,
+        Outcome::WrongLength,
+        Outcome::Malformed,
+    ]);
     writeln!(
         text,
         "Errors: total {} client-timo {} socket-timo 0 connrefused {} connreset {reset}",

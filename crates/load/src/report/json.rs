@@ -2,16 +2,16 @@
 
 use results::By;
 use results::load::{
-    AskedOfClass, Calls, Checked, Connections, Curve, Distribution, Facts, Generator, OfClientClass,
-    OfExactSize, OfKind, OfSize, Outcomes, Replies, Results, SCHEMA, Second, Sessions, Spread, Verified,
-    Waits,
+    AskedOfClass, Calls, Checked, Connections, Curve, Distribution, Facts, Generator, Handshakes, Negotiated,
+    OfClientClass, OfExactSize, OfKind, OfSize, Outcomes, Replies, Results, SCHEMA, Second, Sessions, Spread,
+    Tls, TlsError, Verified, Waits,
 };
 
 use super::facts::cpu_us_per;
 use super::verification::{self, Check};
 use super::{Threshold, judge};
 use crate::measures::{self, Kind, Measures, Moments, OfClass, SizeClass, Times};
-use crate::record::Outcome;
+use crate::record::{Agreed, Outcome};
 
 /// Parts that a curve has: close enough for a line, and closer where the last of them are looked at.
 const FRACTIONS: [f64; 26] = [
@@ -127,6 +127,7 @@ pub fn results(measures: &Measures, run: &Facts, thresholds: &[Threshold]) -> Re
         transfer_time_ms: distribution(&cohort.transfer_times),
         timeout_time_ms: distribution(&cohort.timeout_times),
         lateness_ms: distribution(&measures.lateness),
+        tls: run.tls.is_some().then(|| tls(&measures.handshakes)),
         generator: generator(measures, run),
         by_size: SizeClass::ALL.map(|class| of_size(measures, class)).into(),
         sizes: sizes(measures),
@@ -143,9 +144,11 @@ fn outcomes(outcomes: &measures::Outcomes) -> Outcomes {
     Outcomes {
         reply: of(Outcome::Reply),
         connect_timeout: of(Outcome::ConnectTimeout),
+        tls_timeout: of(Outcome::TlsTimeout),
         reply_timeout: of(Outcome::ReplyTimeout),
         refused: of(Outcome::Refused),
         unreachable: of(Outcome::Unreachable),
+        tls_error: of(Outcome::TlsError),
         reset: of(Outcome::Reset),
         closed: of(Outcome::Closed),
         cut_short: of(Outcome::CutShort),
@@ -156,6 +159,30 @@ fn outcomes(outcomes: &measures::Outcomes) -> Outcomes {
         no_descriptor: of(Outcome::NoDescriptor),
         abandoned: of(Outcome::Abandoned),
         unfinished: of(Outcome::Unfinished),
+    }
+}
+
+fn tls(handshakes: &measures::Handshakes) -> Tls {
+    let negotiated = |(agreed, handshakes): (Agreed, u64)| Negotiated {
+        version: agreed.version.to_owned(),
+        cipher: agreed.cipher.to_owned(),
+        group: agreed.group.map(str::to_owned),
+        handshakes,
+    };
+    let error = |(reason, connections): (&str, u64)| TlsError { message: reason.to_owned(), connections };
+    Tls {
+        handshakes: Handshakes {
+            full: handshakes.full,
+            resumed: handshakes.resumed,
+            hello_retries: handshakes.hello_retries,
+            failed: handshakes.failed,
+            unfinished: handshakes.unfinished,
+        },
+        handshake_time_ms: curve(&handshakes.times()),
+        full_handshake_time_ms: distribution(&handshakes.full_times),
+        resumed_handshake_time_ms: distribution(&handshakes.resumed_times),
+        negotiated: handshakes.agreed().into_iter().map(negotiated).collect(),
+        errors: handshakes.reasons().into_iter().map(error).collect(),
     }
 }
 
@@ -267,7 +294,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::report::tests::sample;
+    use crate::report::tests::{sample, tls as tls_sample};
 
     /// The paths of all members: those of a list once, without its numbers.
     fn paths(value: &Value, path: &str, found: &mut Vec<String>) {
@@ -287,7 +314,8 @@ mod tests {
 
     #[test]
     fn every_member_is_documented() {
-        let (measures, mut facts) = sample();
+        let (mut measures, mut facts) = sample();
+        (measures.handshakes, facts.tls) = tls_sample();
         facts.verified = true;
         facts.classes = vec![AskedOfClass {
             name: "slow".into(),

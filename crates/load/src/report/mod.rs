@@ -22,7 +22,7 @@ pub use httperf::render as httperf;
 pub use joining::ServerLog;
 pub use json::{json, results};
 pub use queues::Queues;
-pub use results::load::{AskedOfClass, Facts, Joined, Outcome as RunOutcome};
+pub use results::load::{AskedOfClass, AskedOfTls, Facts, Joined, Outcome as RunOutcome};
 pub use table::render as table;
 pub use thresholds::{Misunderstood, Threshold, judge};
 pub use validity::{MAY_WAIT, reasons_against, remarks_on, short_of_cpu};
@@ -33,10 +33,47 @@ mod tests {
 
     use workload::session::{Builder, Request};
 
-    use super::{Facts, Joined, RunOutcome};
+    use super::{AskedOfTls, Facts, Joined, RunOutcome};
     pub(super) use crate::measures::tests::call;
-    use crate::measures::{Kinds, Measures, Recorder, Scope};
-    use crate::record::{ConnectionEnd, Outcome, SessionEnd, SessionOutcome};
+    use crate::measures::{Handshakes, Kinds, Measures, Recorder, Scope};
+    use crate::record::{
+        Agreed, ConnectionEnd, Established, Handshake, HandshakeKind, Outcome, SessionEnd, SessionOutcome,
+    };
+
+    /// Handshakes of four connections, and what was asked of them.
+    pub(super) fn tls() -> (Handshakes, Option<AskedOfTls>) {
+        const MS: u64 = 1_000_000;
+        const NEW: Agreed =
+            Agreed { version: "1.3", cipher: "TLS_AES_128_GCM_SHA256", group: Some("x25519") };
+        const OLD: Agreed =
+            Agreed { version: "1.2", cipher: "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", group: None };
+        let done = |ms, kind, agreed| Handshake::Done(Established { at: ms * MS, kind, agreed });
+        let mut recorder = Recorder::new(Scope { window: 0..MS, requests: 1 }, None);
+        for handshake in [
+            done(2, HandshakeKind::Full, NEW),
+            done(4, HandshakeKind::FullAfterRetry, NEW),
+            done(1, HandshakeKind::Resumed, OLD),
+            Handshake::Failed,
+        ] {
+            recorder.connection(&ConnectionEnd {
+                started: 0,
+                connected: Some(0),
+                handshake: Some(handshake),
+                ended: 5 * MS,
+                replies: 0,
+                lost: false,
+            });
+        }
+        recorder.tls_error(0, "the server sent the alert unknown_ca");
+        let asked = AskedOfTls {
+            roots: "file".into(),
+            resumption: true,
+            version: Some("1.3".into()),
+            group: Some("x25519".into()),
+            cipher: Some("TLS_AES_128_GCM_SHA256".into()),
+        };
+        (Measures::merge(vec![recorder]).handshakes, Some(asked))
+    }
 
     /// Ten seconds of ten sessions of one call each, every tenth of which times out.
     pub(super) fn sample() -> (Measures, Facts) {
@@ -58,7 +95,14 @@ mod tests {
             let replies = u32::from(!failed);
             recorder.call(&call(outcome, began, ended));
             let connected = Some(began);
-            recorder.connection(&ConnectionEnd { started: began, connected, ended, replies, lost: false });
+            recorder.connection(&ConnectionEnd {
+                started: began,
+                connected,
+                handshake: None,
+                ended,
+                replies,
+                lost: false,
+            });
             let (intended, started) = (began, began);
             recorder.session(&SessionEnd {
                 intended,
@@ -91,6 +135,7 @@ mod tests {
             connect_timeout_s: 10.0,
             reply_timeout_s: 10.0,
             verified: false,
+            tls: None,
             cpus: vec![1],
             realtime: false,
             may_wait: 0.05,

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use machine::queue_drops::CAUSES;
-use results::load::{AtListener, Dropped, Facts, Outcome as RunOutcome};
+use results::load::{AskedOfTls, AtListener, Dropped, Facts, Outcome as RunOutcome};
 
 use super::chart::{Bars, write_chart};
 use super::facts;
-use crate::measures::{Cohort, Measures, SizeClass, Times, Waits};
-use crate::record::Outcome;
+use crate::measures::{Cohort, Handshakes, Measures, SizeClass, Times, Waits};
+use crate::record::{Agreed, Outcome};
 
 /// A few lines on what happened, then a table of times, and how they are distributed.
 pub fn render(measures: &Measures, facts: &Facts, bars: Bars) -> String {
@@ -61,6 +61,9 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts, bars: Bars) 
         per_s(connections.tried),
         connections.connected
     )?;
+    if let Some(tls) = &facts.tls {
+        write_handshakes(text, &measures.handshakes, tls)?;
+    }
     let resent = some(flow.resent, "sent again over other connections");
     let asked = if of_sessions { String::new() } else { asked(facts.asked_requests_per_s) };
     writeln!(text, "requests     {} sent ({:.2}/s{asked}){resent}", flow.requests, per_s(flow.requests))?;
@@ -94,6 +97,27 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts, bars: Bars) 
     write_generator(text, measures, facts)
 }
 
+/// How many handshakes there were, what they agreed on, and why TLS failed.
+fn write_handshakes(text: &mut String, handshakes: &Handshakes, asked: &AskedOfTls) -> std::fmt::Result {
+    let Handshakes { full, resumed, hello_retries, failed, unfinished, .. } = *handshakes;
+    let retried = some(hello_retries, "with a second ClientHello");
+    let unfinished = some(unfinished, "cut off by the end of the run");
+    let verified = if asked.roots == "none" { "; certificates were not verified" } else { "" };
+    writeln!(
+        text,
+        "TLS          {full} full handshakes{retried}, {resumed} resumed, {failed} \
+         failed{unfinished}{verified}"
+    )?;
+    for (Agreed { version, cipher, group }, count) in handshakes.agreed() {
+        let group = group.unwrap_or("no key exchange");
+        writeln!(text, "  {version:<10} {count} with {cipher}, {group}")?;
+    }
+    for (reason, connections) in handshakes.reasons() {
+        writeln!(text, "  {:<10} {connections}: {reason}", "errors")?;
+    }
+    Ok(())
+}
+
 /// Who has no errors is told so, too.
 fn write_errors(text: &mut String, cohort: &Cohort) -> std::fmt::Result {
     let part = |count: u64| count as f64 / cohort.issued.max(1) as f64 * 100.0;
@@ -112,7 +136,7 @@ fn write_errors(text: &mut String, cohort: &Cohort) -> std::fmt::Result {
 }
 
 fn write_times(text: &mut String, measures: &Measures, facts: &Facts) -> std::fmt::Result {
-    let Measures { cohort, connections, .. } = measures;
+    let Measures { cohort, connections, handshakes, .. } = measures;
     writeln!(text, "\n{:<NAME$}{}", "ms", COLUMNS.map(|column| format!("{column:>10}")).concat())?;
     row(text, "reply time", &cohort.reply_times)?;
     if facts.model != "closed" {
@@ -124,6 +148,8 @@ fn write_times(text: &mut String, measures: &Measures, facts: &Facts) -> std::fm
     row(text, "  until the first byte", &cohort.response_times)?;
     row(text, "  first to last byte", &cohort.transfer_times)?;
     row(text, "connecting", &connections.connect_times)?;
+    row(text, "TLS handshake, full", &handshakes.full_times)?;
+    row(text, "TLS handshake, resumed", &handshakes.resumed_times)?;
     row(text, "given up after", &cohort.timeout_times)?;
     let sizes: Vec<_> =
         SizeClass::ALL.into_iter().filter(|class| cohort.by_size.of(*class).calls > 0).collect();
@@ -248,7 +274,7 @@ fn row_of_waits(text: &mut String, name: &str, waits: &Waits) -> std::fmt::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::tests::sample;
+    use crate::report::tests::{sample, tls};
 
     #[test]
     fn who_asks_for_requests_is_told_of_requests() {
@@ -262,6 +288,24 @@ mod tests {
             assert!(!text.contains("session"), "{text}");
             assert!(text.contains("requests     100 sent (10.00/s, 10.00/s asked on average)\n"), "{text}");
             assert!(text.contains(told), "{text}");
+        }
+    }
+
+    #[test]
+    fn handshakes_are_shown_where_a_target_speaks_tls() {
+        let (mut measures, mut facts) = sample();
+        assert!(!render(&measures, &facts, Bars::Ascii).contains("TLS"));
+        (measures.handshakes, facts.tls) = tls();
+        let text = render(&measures, &facts, Bars::Ascii);
+        for words in [
+            "TLS          2 full handshakes, 1 with a second ClientHello, 1 resumed, 1 failed\n",
+            "  1.3        2 with TLS_AES_128_GCM_SHA256, x25519\n",
+            "  1.2        1 with TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, no key exchange\n",
+            "  errors     1: the server sent the alert unknown_ca\n",
+            "\nTLS handshake, full                  2     3.0",
+            "\nTLS handshake, resumed               1     1.000",
+        ] {
+            assert!(text.contains(words), "{words}\n{text}");
         }
     }
 

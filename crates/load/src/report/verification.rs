@@ -59,7 +59,8 @@ pub fn check(measures: &Measures, joined: Option<Joined>) -> Vec<Check> {
     let (late, read, remark) = if let Some(joined) = joined {
         (joined.too_slow, joined.read, "of what the server read, by its log".to_owned())
     } else {
-        (outcomes.of(Outcome::ReplyTimeout), reached, "of what was connected; no server's log".to_owned())
+        let late = outcomes.of(Outcome::TlsTimeout) + outcomes.of(Outcome::ReplyTimeout);
+        (late, reached, "of what was connected; no server's log".to_owned())
     };
     let mean = part(unserved, reached);
     let worst = sizes

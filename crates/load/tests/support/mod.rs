@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use load::run::{Class, Load, Run, Target, Timeouts};
+use load::tls::Settings;
 use workload::session::SessionLog;
 
 /// Sessions played against a server on one thread, by clients that wait so long, think no longer than their
@@ -23,6 +24,7 @@ pub(crate) fn run(log: SessionLog, server: SocketAddr, load: Load, timeout: Dura
         duration: None,
         requests: None,
         verify: None,
+        tls: Settings::default(),
         cpus: vec![*sys::process::allowed_cpus().unwrap().last().unwrap()],
         realtime: false,
     }

@@ -313,7 +313,7 @@ impl Service {
     /// (RFC 8555 section 8.3), or has no host.
     pub fn redirect_to_https(&mut self, head: &Head<'_>) -> Option<Plan<Pin>> {
         let host = head.host_name().filter(|host| !host.is_empty())?;
-        let port = self.https_port.filter(|_| !head.path.starts_with(b"/.well-known/acme-challenge/"))?;
+        let port = self.https_port.filter(|_| !is_acme_challenge(head.path))?;
         let sheet = self.sheet();
         Some(self.content.redirect_to_https(head, (host, port), sheet, &self.stamp))
     }
@@ -440,6 +440,13 @@ impl Drop for Service {
             self.content.roots().for_each(|root| common.leave(root));
         }
     }
+}
+
+/// Whether a path is that of a token of ACME. Nothing in a token leads elsewhere.
+fn is_acme_challenge(path: &[u8]) -> bool {
+    let token = path.strip_prefix(b"/.well-known/acme-challenge/");
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
+    token.is_some_and(|token| token.iter().all(is_plain))
 }
 
 /// The meaning of `auto` on this machine. Measured on loopback with 100 KB replies: under BBR, a head held

@@ -509,11 +509,19 @@ fn is_something(event: Ready) -> bool {
 }
 
 fn stage(client: &Channel) -> Stage {
-    Stage { state: client.state(), requests: client.requests() }
+    Stage {
+        state: client.state(),
+        requests: client.requests(),
+        is_shaking_hands: client.is_shaking_hands(),
+    }
 }
 
 /// How long a client that was just accepted has waited, at least.
 fn waited_ticks(client: &Channel) -> u32 {
+    // A client that speaks TLS has waited for this server, and could not send its request before.
+    if client.speaks_tls() {
+        return 0;
+    }
     // For a client on a Unix socket this is unknown.
     tcp_info::waited_ms(client).unwrap_or(0) / Tick::MS
 }

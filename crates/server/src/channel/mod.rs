@@ -108,6 +108,16 @@ impl Channel {
         Line::of(self.socket.as_fd(), self.tls.is_none(), self.blocks)
     }
 
+    /// Whether the client speaks TLS.
+    pub fn speaks_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Whether a TLS handshake is under way.
+    pub fn is_shaking_hands(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| !tls.is_established())
+    }
+
     /// Whether TLS has something to send, whatever the conversation does.
     #[inline]
     fn has_own_to_send(&self) -> bool {
@@ -171,7 +181,8 @@ impl Channel {
     /// Gives back everything that belongs to the worker, and the socket.
     pub fn end(mut self, service: &mut Service) -> OwnedFd {
         self.cut_off();
-        if self.tls.is_some() && !self.conversation.is_in_a_reply() && !self.ring.is_sending {
+        let is_cut_short = self.conversation.is_cut_short() || self.conversation.is_in_a_reply();
+        if self.tls.is_some() && !is_cut_short && !self.ring.is_sending {
             // If there is no room for it, the client sees an end that nobody has said.
             self.says_end(service);
         }

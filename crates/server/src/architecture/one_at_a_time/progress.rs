@@ -30,11 +30,12 @@ pub(super) struct Seen {
     pub(super) taken: u64,
 }
 
-/// What a client is doing: the state of its connection, after that many requests.
+/// What a client is doing: a TLS handshake, or the state of its connection after that many requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stage {
     pub(super) state: ConnectionState,
     pub(super) requests: u32,
+    pub(super) is_shaking_hands: bool,
 }
 
 /// How long a client may stay in one stage.
@@ -76,7 +77,7 @@ mod tests {
     const RATE: u32 = 500;
 
     fn seen(state: ConnectionState, requests: u32, taken: u64) -> Seen {
-        Seen { stage: Stage { state, requests }, taken }
+        Seen { stage: Stage { state, requests, is_shaking_hands: false }, taken }
     }
 
     fn new_client() -> Progress {

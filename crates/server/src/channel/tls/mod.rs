@@ -74,6 +74,11 @@ impl Tls {
         Self { session, partial, has_come: false, leaving, left: 0, carries: 0, told: 0 }
     }
 
+    /// Whether the handshake is complete.
+    pub(super) fn is_established(&self) -> bool {
+        self.session.is_established()
+    }
+
     /// Whether records are to be sent.
     pub(super) fn is_leaving(&self) -> bool {
         self.left < self.leaving.len()
@@ -228,8 +233,8 @@ impl Channel {
             service.buffers.give(std::mem::take(&mut tls.partial));
         }
         let has_come = std::mem::take(&mut tls.has_come);
-        if !self.readable || has_come && sealed.len() >= room {
-            return if has_come { Came::Something } else { self.keep_partial(sealed, service) };
+        if has_come && (!self.readable || sealed.len() >= room) {
+            return Came::Something;
         }
         let before = sealed.len();
         let most = room.max(LARGEST_RECORD);

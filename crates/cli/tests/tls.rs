@@ -240,6 +240,7 @@ port = int(sys.argv[1])
 def connect(version):
     context = ssl.create_default_context(cafile='authority.pem')
     context.minimum_version = context.maximum_version = version
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
     plain = socket.create_connection(('127.0.0.2', port), 20)
     # An end without close_notify raises an exception.
     return context.wrap_socket(plain, server_hostname='localhost', suppress_ragged_eofs=False)

@@ -221,6 +221,12 @@ impl<P> Connection<P> {
         }
     }
 
+    /// From `now` on the client can send its first request: what came before on the connection, such as a
+    /// handshake of TLS, is over. The head has its whole time from now.
+    pub fn can_begin(&mut self, limits: &Limits, now: Tick) {
+        self.read_deadline = now.after(limits.timeouts.header);
+    }
+
     /// Takes input that starts at the first byte not consumed yet. Returns how much of it was consumed
     /// and what it means. `eof`: the client will send nothing more. Call again with the rest until the
     /// step is [`NeedInput`](Step::NeedInput), [`Paused`](Step::Paused) or [`Closed`](Step::Closed).

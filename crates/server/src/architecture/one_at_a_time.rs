@@ -509,11 +509,7 @@ fn is_something(event: Ready) -> bool {
 }
 
 fn stage(client: &Channel) -> Stage {
-    Stage {
-        state: client.state(),
-        requests: client.requests(),
-        is_shaking_hands: client.is_shaking_hands(),
-    }
+    Stage { state: client.state(), requests: client.requests(), is_shaking_hands: client.is_shaking_hands() }
 }
 
 /// How long a client that was just accepted has waited, at least.

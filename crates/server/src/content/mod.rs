@@ -492,10 +492,9 @@ impl Content {
         stamp: &Stamp,
     ) -> Plan<Pin> {
         const USUAL: u16 = 443;
-        let mut location = format!("https://{}", String::from_utf8_lossy(host));
-        if port != USUAL {
-            location += &format!(":{port}");
-        }
+        let host = String::from_utf8_lossy(host);
+        let mut location =
+            if port == USUAL { format!("https://{host}") } else { format!("https://{host}:{port}") };
         location.extend(escape::query(head.path));
         if let Some(query) = head.query() {
             location.push('?');

@@ -64,7 +64,7 @@ impl Keeper {
         let pid = process::fork(|| {
             process::set_name("sluice:keeper");
             close();
-            exit_code("the keeper", serve(of_keeper, source, settings, vault, parent))
+            exit_code("the keeper", serve(&of_keeper, source, settings, vault, parent))
         })?;
         Ok(Self { pid, channel })
     }
@@ -112,7 +112,7 @@ impl AsFd for Keeper {
 
 /// Serves until the supervisor ends.
 fn serve(
-    channel: UnixStream,
+    mut channel: &UnixStream,
     source: &Source,
     settings: &Settings,
     vault: &Arc<Vault>,
@@ -141,12 +141,12 @@ fn serve(
         )?;
         if event.readable || event.hang_up {
             let mut asked = [0];
-            match (&channel).read(&mut asked)? {
+            match channel.read(&mut asked)? {
                 0 => return Ok(()),
                 _ if asked == [READ_ALL] => {
                     let answer = keeping.read_all().err().unwrap_or_default();
-                    (&channel).write_all(&(answer.len() as u32).to_le_bytes())?;
-                    (&channel).write_all(answer.as_bytes())?;
+                    channel.write_all(&(answer.len() as u32).to_le_bytes())?;
+                    channel.write_all(answer.as_bytes())?;
                 }
                 _ => {
                     if let Err(error) = error_log::reopen() {

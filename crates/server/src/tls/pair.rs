@@ -130,12 +130,11 @@ impl Pair {
     /// Which names it has, and until when it is valid. `now` is in seconds since the Unix epoch.
     pub fn description(&self, now: i64) -> String {
         let Validity { names, until, .. } = &self.validity;
-        let mut listed = names.iter().take(MOST_NAMES).cloned().collect::<Vec<_>>().join(", ");
-        if names.len() > MOST_NAMES {
-            listed += &format!(" and {} more", names.len() - MOST_NAMES);
-        }
+        let listed = names.iter().take(MOST_NAMES).cloned().collect::<Vec<_>>().join(", ");
+        let more = names.len().saturating_sub(MOST_NAMES);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let (title, days) = (self.title(), self.validity.days_left(now));
-        format!("{title}: valid for {days} more days, until {}, for {listed}", date(*until))
+        format!("{title}: valid for {days} more days, until {}, for {listed}{more}", date(*until))
     }
 
     /// What operators call it.
@@ -344,15 +343,15 @@ impl Pairs {
                 of_sites.push(None);
                 continue;
             };
-            let pair = match known.iter().find(|pair| pair.files == *files) {
-                Some(pair) => Arc::clone(pair),
-                None => {
-                    let texts = all.iter().find(|texts| texts.files == *files);
-                    let texts = texts.ok_or_else(|| PairError::Missing(files.clone()))?;
-                    let digest = texts.digest();
-                    let same = before.all().find(|pair| pair.files == *files && pair.digest == digest);
-                    same.map_or_else(|| Pair::parse(texts).map(Arc::new), |pair| Ok(Arc::clone(pair)))?
-                }
+            let known_pair = known.iter().find(|pair| pair.files == *files);
+            let pair = if let Some(pair) = known_pair {
+                Arc::clone(pair)
+            } else {
+                let texts = all.iter().find(|texts| texts.files == *files);
+                let texts = texts.ok_or_else(|| PairError::Missing(files.clone()))?;
+                let digest = texts.digest();
+                let same = before.all().find(|pair| pair.files == *files && pair.digest == digest);
+                same.map_or_else(|| Pair::parse(texts).map(Arc::new), |pair| Ok(Arc::clone(pair)))?
             };
             known.push(Arc::clone(&pair));
             of_sites.push(Some(pair));

@@ -27,7 +27,7 @@ sys::shareable! {
         /// The number of the key that seals, counted from 1.
         current: AtomicU32,
         names: [[AtomicU64; NAME]; KEYS],
-        keys: [[AtomicU64; KEY]; KEYS],
+        secrets: [[AtomicU64; KEY]; KEYS],
     }
 }
 
@@ -41,7 +41,7 @@ impl Keys {
             return tracing::error!("no random numbers: the key of TLS tickets stays in use");
         }
         let mut words = random.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word));
-        let places = self.names[at].iter().chain(&self.keys[at]);
+        let places = self.names[at].iter().chain(&self.secrets[at]);
         for (place, word) in places.zip(&mut words) {
             place.store(word, Ordering::Relaxed);
         }
@@ -57,7 +57,7 @@ impl Keys {
             }
         };
         copy(&self.names[at], &mut name);
-        copy(&self.keys[at], &mut key);
+        copy(&self.secrets[at], &mut key);
         Some((name, RandomizedNonceKey::new(&AES_256_GCM, &key).ok()?))
     }
 

@@ -109,6 +109,11 @@ fn speaks_http(received: &[u8]) -> bool {
     received.first().is_some_and(u8::is_ascii_uppercase)
 }
 
+/// Most bytes that a worker seals at once.
+fn most_sealed(service: &Service) -> usize {
+    if service.outbox.is_some() { Outbox::MOST } else { MOST_AT_ONCE }
+}
+
 impl Channel {
     /// Receives what is there, and opens it. `false`: nothing came of it, or the connection is broken.
     #[cold]
@@ -142,8 +147,7 @@ impl Channel {
             let Some(tls) = &mut self.tls else { return false };
             match came {
                 Came::Something => {}
-                Came::Nothing => return false,
-                Came::Broken => return false,
+                Came::Nothing | Came::Broken => return false,
                 Came::End => {
                     self.conversation.input_ends();
                     return true;
@@ -177,7 +181,7 @@ impl Channel {
             if let Some(facts) = opened.established {
                 service.counters.tls_handshakes.add(1);
                 service.counters.tls_resumed.add(u64::from(facts.is_resumed));
-                self.conversation.is_secured(facts);
+                self.conversation.is_secured(service, facts);
             }
             self.send_own(service);
             if opened.has_ended {
@@ -206,16 +210,13 @@ impl Channel {
     /// Takes the PROXY header off, which comes before the handshake. `false`: it has not come whole, or the
     /// connection ends.
     fn hears_announcement(&mut self, service: &mut Service, sealed: &mut Vec<u8>) -> bool {
-        match self.conversation.hear_announcement(service, sealed) {
-            Some(length) => {
-                sealed.drain(..length);
-                true
-            }
-            None => {
-                self.keep_partial(sealed, service);
-                false
-            }
+        let length = self.conversation.hear_announcement(service, sealed);
+        if let Some(length) = length {
+            sealed.drain(..length);
+        } else {
+            self.keep_partial(sealed, service);
         }
+        length.is_some()
     }
 
     /// Receives into `sealed`, behind what has come before, no more than finds room when it is opened.
@@ -304,7 +305,7 @@ impl Channel {
         most: u64,
         resident: &mut Option<u64>,
     ) -> Result<bool, Failed> {
-        let most = most.min(self.most_sealed(service) as u64);
+        let most = most.min(most_sealed(service) as u64);
         let mut runs = Runs::new();
         match self.conversation.next_send(&service.content, &mut runs).ok_or(Unsent::Changed)? {
             Operation::Gather { follows } => {
@@ -332,11 +333,6 @@ impl Channel {
                 if count == 0 { Err(Unsent::Changed.into()) } else { Ok(!ends) }
             }
         }
-    }
-
-    /// Most bytes that are sealed at once here.
-    fn most_sealed(&self, service: &Service) -> usize {
-        if service.outbox.is_some() { Outbox::MOST } else { MOST_AT_ONCE }
     }
 
     /// Seals bytes of a reply and sends them. Returns how many were sent.
@@ -390,7 +386,7 @@ impl Channel {
 
     /// Copies what is next of an application's reply to `plain`. `false`: there is nothing.
     fn gather_passage(&self, service: &Service, plain: &mut Vec<u8>) -> io::Result<bool> {
-        let most = self.most_sealed(service);
+        let most = most_sealed(service);
         let mut runs = Passages::new();
         let Some(passage) = self.conversation.next_passage(&mut runs) else { return Ok(false) };
         match passage {

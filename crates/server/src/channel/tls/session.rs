@@ -47,12 +47,7 @@ impl Session {
     /// # Errors
     ///
     /// The client breaks the protocol. An alert that says so is appended to `leaving`.
-    pub fn open(
-        &mut self,
-        sealed: &mut [u8],
-        room: &mut [u8],
-        leaving: &mut Vec<u8>,
-    ) -> io::Result<Opened> {
+    pub fn open(&mut self, sealed: &mut [u8], room: &mut [u8], leaving: &mut Vec<u8>) -> io::Result<Opened> {
         let was_established = self.is_established();
         self.is_begun = true;
         let mut opened = Opened::default();

@@ -1,5 +1,5 @@
-//! A TLS session of the server: whatever comes, before, in and behind a handshake, it opens no more than came,
-//! and says at most an alert.
+//! A TLS session of the server: whatever comes, before, in and behind a handshake, it opens no more than
+//! came, and says at most an alert.
 
 #![no_main]
 
@@ -21,7 +21,8 @@ fuzz_target!(|input: &[u8]| {
     let (terms, client) = both();
     let mut world = World { session: Session::new(terms).expect("a session"), partial: Vec::new() };
     let mut says = Vec::new();
-    let mut client = client.connect("localhost".try_into().expect("a name")).build(&mut says).expect("a client");
+    let client = client.connect("localhost".try_into().expect("a name"));
+    let mut client = client.build(&mut says).expect("a client");
     // So many flights of the client are what they should be.
     for _ in 0..flights % 3 {
         let answer = world.bring(&says).expect("a client that keeps the rules");

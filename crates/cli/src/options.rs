@@ -113,10 +113,16 @@ mod tests {
     }
 
     /// A value for each option, not its default.
-    const VALUES: [(&str, &str); 30] = [
+    const VALUES: [(&str, &str); 36] = [
         ("listen", "127.0.0.1:8000"),
+        ("listen_tls", "127.0.0.1:9443"),
         ("backlog", "511"),
         ("max_connections", "100"),
+        ("certificate", "/site.pem"),
+        ("key", "/site.key"),
+        ("tls_self_signed", "true"),
+        ("redirect_to_https", "true"),
+        ("hsts", "365 d"),
         ("architecture", "sped"),
         ("workers", "1000"),
         ("copies", "2"),
@@ -167,6 +173,9 @@ mod tests {
         // These have an effect only together with others.
         let beside = |key: &str| match key {
             "group" => vec![("user", "root")],
+            "listen_tls" | "redirect_to_https" | "hsts" => vec![("tls_self_signed", "true")],
+            "certificate" => vec![("key", "/site.key"), ("listen_tls", "127.0.0.1:8443")],
+            "key" => vec![("certificate", "/site.pem"), ("listen_tls", "127.0.0.1:8443")],
             "stages" | "readers" | "writers" | "controllers" => vec![("architecture", "pipeline")],
             "log_format" | "log_when_full" => vec![("access_log", "-")],
             "status_hosts" => vec![("status", "127.0.0.1:8001")],

@@ -53,7 +53,7 @@ const CRATES: &[Crate] = &[
     Crate {
         name: "sys",
         ours: &["harness"],
-        foreign: Foreign::Only(&["corosensei", "io-uring", "libc", "rustix"]),
+        foreign: Foreign::Only(&["corosensei", "io-uring", "libc", "rustix", "seccompiler"]),
         unsafe_code: true,
         banned: &[],
     },

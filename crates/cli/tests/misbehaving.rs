@@ -458,7 +458,8 @@ fn resets_in_mid_reply(variant: &Variant) {
 fn resets_at_once(variant: &Variant) {
     unharmed(variant, setup(variant), |server| {
         let began = Instant::now();
-        for number in 0..1000 {
+        // More handshakes would keep the bystander's requests from coming for so long that it seems idle.
+        for number in 0..if variant.speaks_tls() { 100 } else { 1000 } {
             let mut client = server.connect();
             if number % 2 == 0 {
                 client.send(request("GET", "/large.bin", &[]).repeat(number % 5));

@@ -405,6 +405,15 @@ fn hosts_of_other_certificates(variant: &Variant) {
     }
 }
 
+/// Sets the flag when it is dropped.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Tools replace files in any order, and some write them in place. Clients come meanwhile.
 fn renewed_while_clients_come(variant: &Variant) {
     // `RENEWALS=100` is the long way.
@@ -425,6 +434,8 @@ fn renewed_while_clients_come(variant: &Variant) {
             })
         });
         let directory = https.directory();
+        // A failure ends the clients, too.
+        let _ends = Ends(&is_over);
         for number in 0..count {
             let name = format!("renewed{number}.example");
             let [chain, key] = authority.issue(&[&name, "localhost"]).write(directory, "next");

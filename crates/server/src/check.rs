@@ -61,8 +61,9 @@ fn addresses(settings: &Settings, findings: &mut Findings) -> Result<(), RunErro
     let running = settings.status.as_ref().and_then(|status| client::snapshot(status).ok());
     let listeners = running.iter().flat_map(|running| &running.listeners);
     let known: HashSet<&str> = listeners.map(|listener| listener.address.as_str()).collect();
+    let of_tls = settings.tls_addresses();
     let is_running_at =
-        |address: &ListenAddress| known.contains(url(address, settings.speaks_tls_at(address)).as_str());
+        |address: &ListenAddress| known.contains(url(address, of_tls.contains(address)).as_str());
     let plan = settings.addresses_of_copies().map_err(ListenError::Plan)?;
     // Sockets that were passed to the server differ from those of the settings.
     let is_known = running.is_some() && plan.iter().flatten().any(is_running_at);

@@ -35,6 +35,12 @@ const SHORT: &str = "
     linger = \"300 ms\"
 ";
 
+/// The time for a head is that for a handshake as well, in which both ends compute and wait for each other.
+fn short(variant: &Variant) -> String {
+    let header = if variant.speaks_tls() { "header = \"2 s\"" } else { "header = \"300 ms\"" };
+    SHORT.replace("header = \"300 ms\"", header)
+}
+
 /// Sends a byte now and then until the connection ends, and tells what came.
 fn dribble(client: &mut Client, bytes: &[u8]) -> Result<u16, Broken> {
     let mut sent = 0;
@@ -64,7 +70,7 @@ fn told_or_closed(client: &mut Client) {
 }
 
 fn silent_connection(variant: &Variant) {
-    let server = Server::with(variant, SHORT);
+    let server = Server::with(variant, &short(variant));
     let mut client = server.connect();
     let took = time(|| told_or_closed(&mut client));
     assert!(took.as_millis() >= 200, "{took:?}");
@@ -72,7 +78,7 @@ fn silent_connection(variant: &Variant) {
 }
 
 fn dribbled_head(variant: &Variant) {
-    let server = Server::with(variant, SHORT);
+    let server = Server::with(variant, &short(variant));
     let mut client = server.connect();
     let head = [b"GET / HTTP/1.1\r\nHost: x\r\nX: ".as_slice(), &[b'x'; 1000]].concat();
     let end = dribble(&mut client, &head);
@@ -82,7 +88,7 @@ fn dribbled_head(variant: &Variant) {
 }
 
 fn dribbled_second_head(variant: &Variant) {
-    let server = Server::with(variant, SHORT);
+    let server = Server::with(variant, &short(variant));
     let mut client = server.connect();
     assert_eq!(client.get("/hello.txt").status, 200);
     let end = dribble(&mut client, b"GET /xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
@@ -91,7 +97,7 @@ fn dribbled_second_head(variant: &Variant) {
 }
 
 fn idle_connection(variant: &Variant) {
-    let server = Server::with(variant, SHORT);
+    let server = Server::with(variant, &short(variant));
     let mut client = server.connect();
     assert_eq!(client.get("/hello.txt").status, 200);
     let took = time(|| client.expect_close());
@@ -109,7 +115,7 @@ fn busy_connection_is_not_idle(variant: &Variant) {
 }
 
 fn slow_body(variant: &Variant) {
-    let server = Server::with(variant, SHORT);
+    let server = Server::with(variant, &short(variant));
     let mut client = server.connect();
     client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n");
     assert_eq!(client.reply().status, 405);
@@ -119,7 +125,7 @@ fn slow_body(variant: &Variant) {
 }
 
 fn steady_body(variant: &Variant) {
-    let server = Server::with(variant, SHORT);
+    let server = Server::with(variant, &short(variant));
     let mut client = server.connect();
     client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 50000\r\n\r\n");
     for _ in 0..50 {
@@ -137,7 +143,7 @@ fn big(server: &Server) -> Vec<u8> {
 }
 
 fn reader_that_stops(variant: &Variant) {
-    let server = Server::with(variant, SHORT);
+    let server = Server::with(variant, &short(variant));
     big(&server);
     let mut client = Client::connect_narrow(server.address);
     client.ask("GET", "/big.bin", &[]);
@@ -148,7 +154,7 @@ fn reader_that_stops(variant: &Variant) {
 
 /// It takes something again and again, but not enough.
 fn reader_that_trickles(variant: &Variant) {
-    let server = Server::with(variant, SHORT);
+    let server = Server::with(variant, &short(variant));
     big(&server);
     let mut client = Client::connect_narrow(server.address);
     client.ask("GET", "/big.bin", &[]);
@@ -162,7 +168,7 @@ fn reader_that_trickles(variant: &Variant) {
 }
 
 fn steady_reader(variant: &Variant) {
-    let server = Server::with(variant, SHORT);
+    let server = Server::with(variant, &short(variant));
     let content = big(&server);
     // Room for two pieces: a client that waits for its CPU now and then still takes what it has to.
     let mut client = Client::connect_with_room(server.address, 60_000).expect("a connection");
@@ -180,7 +186,7 @@ fn steady_reader(variant: &Variant) {
 
 /// The client is told of an error, and goes on sending as if nothing had happened.
 fn lingering_has_an_end(variant: &Variant) {
-    let server = Server::with(variant, SHORT);
+    let server = Server::with(variant, &short(variant));
     let mut client = server.connect();
     client.send("BAD\r\n\r\n");
     assert_eq!(client.reply().status, 400);
@@ -195,7 +201,7 @@ fn lingering_has_an_end(variant: &Variant) {
 
 /// Those who were too slow hear of it, fall silent, and never close. Their places come back all the same.
 fn silence_after_a_timeout_has_an_end(variant: &Variant) {
-    let server = Server::with(variant, SHORT);
+    let server = Server::with(variant, &short(variant));
     let begun = ["G", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"];
     let mut slow_heads: Vec<Client> = begun.iter().map(|_| server.connect()).collect();
     let mut slow_body = server.connect();

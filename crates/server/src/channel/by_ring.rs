@@ -126,7 +126,6 @@ impl Channel {
                 self.readable |= bytes.has_more() || self.hung_up;
                 service.counters.bytes_received.add(bytes.len() as u64);
                 if self.tls.is_some() {
-                    self.readable = true;
                     self.has_received_sealed(service, &bytes);
                 } else {
                     self.conversation.keep_more(service, &bytes);

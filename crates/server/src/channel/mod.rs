@@ -118,6 +118,12 @@ impl Channel {
         self.tls.as_ref().is_some_and(|tls| !tls.is_established())
     }
 
+    /// Ends a connection that is between requests. Returns whether it was. A client in a handshake has
+    /// something to ask.
+    pub fn close_if_idle(&mut self) -> bool {
+        !self.is_shaking_hands() && self.conversation.machine().close_if_idle()
+    }
+
     /// Whether TLS has something to send, whatever the conversation does.
     #[inline]
     fn has_own_to_send(&self) -> bool {

@@ -356,15 +356,14 @@ fn check_addresses(checks: &mut Checks<'_>, settings: &Settings) {
     let mut known = Occupied::default();
     let plain = settings.listen.len() - settings.tls.listen.len().min(settings.listen.len());
     let typed = checks.typed;
+    let without: HashSet<_> = settings.listen[..plain].iter().collect();
     let items = items_of_addresses(typed.get("listen")).take(plain);
     let items = items.chain(items_of_addresses(typed.get("listen_tls")));
     for (at, (address, item)) in settings.listen.iter().zip(items).enumerate() {
         let list = if at < plain { "listen" } else { "listen_tls" };
         // Two addresses with port 0 differ, but TLS is spoken at an address as it is written.
-        let other = known.add(address).or_else(|| {
-            let is_tls = at >= plain;
-            settings.listen[..plain].iter().find(|plain| is_tls && *plain == address)
-        });
+        let is_both = || without.get(address).copied().filter(|_| at >= plain);
+        let other = known.add(address).or_else(is_both);
         if let Some(other) = other {
             let what = format!("contradiction: {other} and {address} are the same address");
             checks.problem_in(item, list, what);

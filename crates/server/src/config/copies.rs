@@ -27,14 +27,15 @@ impl Settings {
 }
 
 impl Settings {
-    /// Whether clients speak TLS at an address, which may be a copy's.
-    pub(crate) fn speaks_tls_at(&self, address: &ListenAddress) -> bool {
-        self.with_copies_of(&self.tls.listen).contains(address)
+    /// The addresses where clients speak TLS, with those of copies.
+    pub(crate) fn tls_addresses(&self) -> HashSet<ListenAddress> {
+        self.with_copies_of(&self.tls.listen)
     }
 
     /// These addresses of `listen`, and those that copies have instead of them.
     pub(crate) fn with_copies_of(&self, some: &[ListenAddress]) -> HashSet<ListenAddress> {
-        let mut all: HashSet<_> = some.iter().cloned().collect();
+        let some: HashSet<_> = some.iter().cloned().collect();
+        let mut all = some.clone();
         if self.copies_by == CopiesBy::Port && !all.is_empty() {
             // Each copy's addresses are in the order of the addresses that they were made from.
             let copies = self.addresses_of_copies().unwrap_or_default();

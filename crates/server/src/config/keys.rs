@@ -65,7 +65,7 @@ pub(super) const KEYS: &[Key] = &[
         value: "ADDR:PORT|unix:PATH",
         help: "Where clients connect that speak TLS (https); may be repeated. Without --listen these are the \
             only addresses",
-        default: "none; with --tls-self-signed localhost:8443",
+        default: "none; with --tls-self-signed 127.0.0.1:8443",
         repeats: true,
         setting: |s| {
             let is_said = !s.tls.listen.is_empty();

@@ -517,7 +517,8 @@ impl Settings {
 
     /// The addresses where clients speak no TLS.
     pub fn plain_addresses(&self) -> Vec<ListenAddress> {
-        self.listen.iter().filter(|address| !self.tls.listen.contains(address)).cloned().collect()
+        let of_tls: HashSet<_> = self.tls.listen.iter().collect();
+        self.listen.iter().filter(|address| !of_tls.contains(address)).cloned().collect()
     }
 
     /// The number of sites in [`all_sites`](Self::all_sites).

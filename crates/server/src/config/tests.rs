@@ -65,7 +65,13 @@ fn every_key_can_be_typed() {
         ListenAddress::Tcp("[::]:80".parse().expect("an address")),
         ListenAddress::Unix(at("web.sock")),
     ];
-    assert_eq!(settings.listen, listen);
+    assert_eq!(settings.plain_addresses(), listen);
+    let tls = [
+        ListenAddress::Tcp("0.0.0.0:443".parse().expect("an address")),
+        ListenAddress::Tcp("[::]:443".parse().expect("an address")),
+        ListenAddress::Unix(at("tls.sock")),
+    ];
+    assert_eq!((&settings.tls.listen[..], settings.listen.len()), (&tls[..], 6));
     assert_eq!(settings.cpus.map(|cpus| cpus.len()), Some(1));
     assert_eq!(settings.event.accept_limit, AcceptLimit::Limit(64.try_into().expect("not 0")));
     assert_eq!(settings.connections.send_buffer, Some(128 << 10));
@@ -177,7 +183,7 @@ fn every_problem_with_an_item_of_a_list_points_at_that_item() {
         ),
         (
             "listen = ['127.0.0.1:1']\n[proxies]\nprotocol = ['127.0.0.1:1', '127.0.0.1:2']".to_owned(),
-            "4:28: proxies.protocol = '127.0.0.1:2': contradiction: 127.0.0.1:2 is none of the",
+            "4:28: proxies.protocol = '127.0.0.1:2': contradiction: 127.0.0.1:2 is no address",
         ),
         (
             format!("{sites}'b'\naccess_log = 'nowhere/log'"),
@@ -275,6 +281,10 @@ fn every_key_makes_a_difference() {
     let cannot_go = [
         "root = ",
         "listen = ",
+        "listen_tls = ",
+        "certificate = ",
+        "key = ",
+        "tls_self_signed = ",
         "architecture = ",
         "workers = ",
         "user = ",
@@ -600,7 +610,7 @@ const WRONG: &[(&str, &str)] = &[
     ("[[routes]]\npath = '/[b'\nstatus = 404", "a [ is not closed"),
     ("[[routes]]\npath = '/b\\'\nstatus = 404", "nothing follows the last \\"),
     ("[[headers]]\nsets = { }\nexpires = '1 d'", "2:1: headers.sets: unknown key, did you mean set?"),
-    ("[proxies]\nprotocol = ['127.0.0.1:9']", "contradiction: 127.0.0.1:9 is none of the addresses under"),
+    ("[proxies]\nprotocol = ['127.0.0.1:9']", "contradiction: 127.0.0.1:9 is no address of listen"),
     ("[proxies]\nbelieve = 'path'", "2:11: proxies.believe = 'path': allowed: scheme, host, port"),
     (
         "[proxies]\ntrusted = ['10.0.0.1/8']",
@@ -736,6 +746,12 @@ fn value() -> impl Strategy<Value = String> {
 const EVERYTHING: &str = r#"
 root = "www"
 listen = ["0.0.0.0:80", "[::]:80", "unix:web.sock"]
+listen_tls = ["0.0.0.0:443", "[::]:443", "unix:tls.sock"]
+certificate = "site.pem"
+key = "site.key"
+tls_self_signed = false
+redirect_to_https = true
+hsts = "365 d"
 php = "unix:php.sock"
 architecture = "sped"
 workers = 1

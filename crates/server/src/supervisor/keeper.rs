@@ -8,9 +8,10 @@
 //! nothing else that it does not need. What it reads goes into the [`Vault`], if it is a certificate with its
 //! key, and nowhere else.
 //!
-//! Tools renew files in any order, and some write them in place. So files that have changed are used when they
-//! have been the same for two looks, and belong together.
+//! Tools renew files in any order, and some write them in place. So files that have changed are used when
+//! they have been the same for two looks, and belong together.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -267,8 +268,8 @@ impl<'a> Keeping<'a> {
     fn read_all(&mut self) -> Result<(), String> {
         let settings = self.source.unchecked().map_err(|error| error.to_string())?;
         let named = crate::tls::read_all(&settings).map_err(|error| error.to_string())?;
-        let is_named = |kept: &Kept| named.iter().any(|texts| texts.files == kept.texts.files);
-        self.all.retain(|kept| !is_named(kept) && kept.texts.files.both().is_some());
+        let names: HashSet<_> = named.iter().map(|texts| texts.files.clone()).collect();
+        self.all.retain(|kept| !names.contains(&kept.texts.files) && kept.texts.files.both().is_some());
         self.all.extend(named.into_iter().map(Kept::new));
         self.publish().map_err(|error| error.to_string())
     }

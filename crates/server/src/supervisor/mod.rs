@@ -25,6 +25,7 @@ mod upgrade;
 mod worker;
 mod workers;
 
+use std::collections::HashSet;
 use std::fmt::Display;
 use std::fs::File;
 use std::io;
@@ -679,11 +680,11 @@ impl Supervisor {
         let root =
             if files.root.as_os_str().is_empty() { "no root".into() } else { files.root.to_string_lossy() };
         let what = format!("{}, {workers}, {root}", architecture.name());
-        let mut said = Vec::new();
+        let (mut said, of_tls) = (Vec::new(), self.settings.tls_addresses());
         for listener in self.listeners.iter().flatten() {
             // Copies may share an address.
             if !said.contains(&&listener.address) {
-                error_log::say(&format!("listening on {} ({what})", url_of(listener, &self.settings)));
+                error_log::say(&format!("listening on {} ({what})", url_of(listener, &of_tls)));
                 said.push(&listener.address);
             }
         }
@@ -711,8 +712,8 @@ pub(crate) fn url(address: &ListenAddress, speaks_tls: bool) -> String {
 }
 
 /// The address of a listener as the status reports it.
-fn url_of(listener: &Listener, settings: &Settings) -> String {
-    url(&listener.address, settings.speaks_tls_at(listener.asked.as_ref().unwrap_or(&listener.address)))
+fn url_of(listener: &Listener, of_tls: &HashSet<ListenAddress>) -> String {
+    url(&listener.address, of_tls.contains(listener.asked.as_ref().unwrap_or(&listener.address)))
 }
 
 /// The exit code of a process that has done what it was forked for.

@@ -585,8 +585,9 @@ impl Workers {
             };
             place.counters.chunks(place.counters.len() / place.owners).map(worker).collect()
         };
+        let of_tls = settings.tls_addresses();
         let listener = |listener: &Arc<Listener>| ListenerSource {
-            address: url_of(listener, settings),
+            address: url_of(listener, &of_tls),
             socket: Arc::clone(listener),
         };
         Sources::new(

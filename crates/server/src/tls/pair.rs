@@ -1,5 +1,6 @@
 //! Certificates and their private keys: read from files, checked, and given to sites.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::fs;
 use std::io;
@@ -171,19 +172,19 @@ fn is_encrypted(key: &[u8]) -> bool {
     memchr::memmem::find(key, b"ENCRYPTED").is_some()
 }
 
-/// Reads all certificates and keys that the settings name, and makes the one that is signed by itself. Each is
-/// one that can be used.
+/// Reads all certificates and keys that the settings name, and makes the one that is signed by itself. Each
+/// is one that can be used.
 ///
 /// # Errors
 ///
 /// One of them cannot be read or used.
 pub fn read_all(settings: &Settings) -> Result<Vec<Texts>, PairError> {
-    let mut all: Vec<Texts> = Vec::new();
+    let (mut all, mut known) = (Vec::new(), HashSet::new());
     if settings.tls.listen.is_empty() {
         return Ok(all);
     }
     for files in Wanted::of(settings).0.into_iter().flatten() {
-        if all.iter().any(|texts| texts.files == files) {
+        if !known.insert(files.clone()) {
             continue;
         }
         let texts = if files.both().is_some() { Texts::read(&files)? } else { self_signed(settings)? };
@@ -336,24 +337,24 @@ impl Pairs {
     /// The certificates wanted, from these texts. Those that have not changed since `before` are not read
     /// again.
     pub(super) fn among(wanted: &Wanted, all: &[Texts], before: &Self) -> Result<Self, PairError> {
-        let mut known: Vec<Arc<Pair>> = Vec::new();
+        let all: HashMap<_, _> = all.iter().map(|texts| (&texts.files, texts)).collect();
+        let before: HashMap<_, _> = before.all().map(|pair| (&pair.files, pair)).collect();
+        let mut known: HashMap<&PairFiles, Arc<Pair>> = HashMap::new();
         let mut of_sites = Vec::new();
         for files in &wanted.0 {
             let Some(files) = files else {
                 of_sites.push(None);
                 continue;
             };
-            let known_pair = known.iter().find(|pair| pair.files == *files);
-            let pair = if let Some(pair) = known_pair {
+            let pair = if let Some(pair) = known.get(files) {
                 Arc::clone(pair)
             } else {
-                let texts = all.iter().find(|texts| texts.files == *files);
-                let texts = texts.ok_or_else(|| PairError::Missing(files.clone()))?;
+                let texts = all.get(files).ok_or_else(|| PairError::Missing(files.clone()))?;
                 let digest = texts.digest();
-                let same = before.all().find(|pair| pair.files == *files && pair.digest == digest);
+                let same = before.get(files).filter(|pair| pair.digest == digest);
                 same.map_or_else(|| Pair::parse(texts).map(Arc::new), |pair| Ok(Arc::clone(pair)))?
             };
-            known.push(Arc::clone(&pair));
+            known.insert(files, Arc::clone(&pair));
             of_sites.push(Some(pair));
         }
         Ok(Self { of_sites })
@@ -367,12 +368,8 @@ impl Pairs {
 
     /// Each certificate once.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Pair>> {
-        let mut known: Vec<*const Pair> = Vec::new();
-        self.of_sites.iter().flatten().filter(move |pair| {
-            let is_new = !known.contains(&Arc::as_ptr(pair));
-            known.push(Arc::as_ptr(pair));
-            is_new
-        })
+        let mut known = HashSet::new();
+        self.of_sites.iter().flatten().filter(move |pair| known.insert(Arc::as_ptr(pair)))
     }
 }
 

@@ -65,8 +65,8 @@ pub fn keep_only_reading() -> io::Result<()> {
     Ok(set_capabilities(None, sets)?)
 }
 
-/// Gives up the privilege that [`keep_only_reading`] keeps, if this process has it and is not root's. Programs
-/// that it executes do not have it, either. Only for a process with a single thread.
+/// Gives up the privilege that [`keep_only_reading`] keeps, if this process has it and is not root's.
+/// Programs that it executes do not have it, either. Only for a process with a single thread.
 ///
 /// # Errors
 ///

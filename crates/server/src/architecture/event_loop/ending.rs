@@ -124,7 +124,7 @@ impl EventLoop {
         }
         for index in 0..self.connections.slots() {
             let Some(registered) = self.connections.get_mut(index) else { continue };
-            if registered.conversation.machine().close_if_idle() {
+            if registered.conversation.close_if_idle() {
                 let turn = registered.conversation.work(&mut self.service);
                 self.settle(index, turn);
             }

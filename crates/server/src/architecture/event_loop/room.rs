@@ -57,7 +57,7 @@ impl EventLoop {
             let Some(registered) = self.connections.get_mut(index) else { continue };
             if !registered.awaits_thread
                 && registered.conversation.has_idled(now)
-                && registered.conversation.machine().close_if_idle()
+                && registered.conversation.close_if_idle()
             {
                 self.service.counters.connections_closed_under_pressure.add(1);
                 self.close(index, false);

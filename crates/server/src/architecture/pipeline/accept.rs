@@ -452,9 +452,9 @@ impl<'p> Acceptor<'p> {
             let mut waiting = lane.waiting.lock();
             for _ in 0..LOOKS.min(waiting.places()) {
                 let index = self.next_in_turn(waiting.places());
-                let closes = waiting.at(index).is_some_and(|one| {
-                    one.conversation.has_idled(now) && one.conversation.machine().close_if_idle()
-                });
+                let closes = waiting
+                    .at(index)
+                    .is_some_and(|one| one.conversation.has_idled(now) && one.conversation.close_if_idle());
                 if closes && let Some(mut traveller) = waiting.take_at(index) {
                     drop(waiting);
                     // The client has its reply, so the server does not wait for the client to close.

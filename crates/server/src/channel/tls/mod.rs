@@ -6,8 +6,8 @@
 //! conversation's runs, files --> plain scratch --session--> leaving --> socket, or ring
 //! ```
 //!
-//! Both scratches belong to the worker ([`Scratch`](crate::tls::Scratch)). A connection keeps only a record that has not come
-//! whole, and records that the socket had no room for.
+//! Both scratches belong to the worker ([`Scratch`](crate::tls::Scratch)). A connection keeps only a record
+//! that has not come whole, and records that the socket had no room for.
 //!
 //! The conversation is told that bytes are sent when the records that carry them have left, and of a record
 //! that has left in part, in proportion. So its timeouts see how fast the client takes them. While records
@@ -20,7 +20,7 @@ mod tests;
 use std::io;
 use std::os::fd::AsFd as _;
 
-use sys::ring::How;
+use sys::ring::{How, Received};
 use sys::socket;
 
 pub use self::session::{Opened, Session};
@@ -45,8 +45,9 @@ pub(super) struct Tls {
     session: Session,
     /// What has come and could not be opened yet: the beginning of a record.
     partial: Vec<u8>,
-    /// A ring has received something that is in `partial`.
+    /// A ring has received something that is in `partial`, and whether the socket has more.
     has_come: bool,
+    has_more: bool,
     /// Records that are to be sent, from `left` on.
     leaving: Vec<u8>,
     left: usize,
@@ -71,7 +72,7 @@ impl Tls {
     /// For a client that was just accepted.
     pub(super) fn new(session: Session) -> Self {
         let (partial, leaving) = (Vec::new(), Vec::new());
-        Self { session, partial, has_come: false, leaving, left: 0, carries: 0, told: 0 }
+        Self { session, partial, has_come: false, has_more: false, leaving, left: 0, carries: 0, told: 0 }
     }
 
     /// Whether the handshake is complete.
@@ -234,7 +235,8 @@ impl Channel {
             service.buffers.give(std::mem::take(&mut tls.partial));
         }
         let has_come = std::mem::take(&mut tls.has_come);
-        if has_come && (!self.readable || sealed.len() >= room) {
+        if has_come && (!std::mem::take(&mut tls.has_more) || sealed.len() >= room) {
+            self.readable = self.hung_up || sealed.len() >= room;
             return Came::Something;
         }
         let before = sealed.len();
@@ -480,13 +482,15 @@ impl Channel {
     }
 
     /// Takes over what a ring has received.
-    pub(super) fn has_received_sealed(&mut self, service: &mut Service, bytes: &[u8]) {
+    pub(super) fn has_received_sealed(&mut self, service: &mut Service, bytes: &Received<'_>) {
+        // What has come is there to be read.
+        self.readable = true;
         if let Some(tls) = &mut self.tls {
             if tls.partial.capacity() == 0 {
                 tls.partial = service.buffers.take();
             }
             tls.partial.extend_from_slice(bytes);
-            tls.has_come = true;
+            (tls.has_come, tls.has_more) = (true, bytes.has_more());
         }
     }
 

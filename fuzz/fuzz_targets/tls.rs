@@ -81,6 +81,7 @@ fn both() -> &'static (TlsTerms, Arc<ClientConfig>) {
         settings.tls.self_signed = true;
         settings.tls.listen = settings.listen.clone();
         let (vault, texts) = (Vault::new().expect("memory"), read_all(&settings).expect("a certificate"));
+        vault.tickets().begin();
         vault.publish(&texts).expect("room");
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(&texts[0].chain).expect("PEM")).expect("a certificate");

@@ -272,8 +272,10 @@ fn vault_for(settings: &Settings, before: Option<Arc<Vault>>) -> Result<Arc<Vaul
         return Ok(vault);
     }
     let vault = Vault::new().map_err(failed("share memory"))?;
-    let all = tls::read_all(settings)?;
-    vault.publish(&all).map_err(failed("share certificates"))?;
+    if !settings.tls.listen.is_empty() {
+        vault.tickets().begin();
+        vault.publish(&tls::read_all(settings)?).map_err(failed("share certificates"))?;
+    }
     Ok(vault)
 }
 
@@ -431,7 +433,7 @@ impl Supervisor {
             if let Some(trial) = self.trial.as_mut().filter(|trial| trial.is_overdue()) {
                 trial.break_off();
             }
-            if self.ticket_key_due <= Instant::now() {
+            if self.ticket_key_due <= Instant::now() && !self.settings.tls.listen.is_empty() {
                 self.vault.tickets().change();
                 self.ticket_key_due = Instant::now() + tls::KEY_LIFETIME;
             }
@@ -626,6 +628,7 @@ impl Supervisor {
         if settings.tls.listen.is_empty() {
             return Ok(());
         }
+        self.vault.tickets().begin();
         if let Some(keeper) = &self.keeper {
             keeper.read_all().map_err(RunError::Keeper)?;
         } else {

@@ -51,7 +51,7 @@ pub struct Texts {
 }
 
 impl Vault {
-    /// Without certificates, and with a first key for tickets.
+    /// Without certificates, and without a key for tickets.
     ///
     /// # Errors
     ///
@@ -60,7 +60,6 @@ impl Vault {
         let file = MemoryFile::new("sluice-tls", size_of::<Board>() as u64)?;
         let board = Shared::<Board>::of_file(&file)?;
         board.layout.store(LAYOUT, Ordering::Relaxed);
-        board.tickets.change();
         Ok(Arc::new(Self { file, board }))
     }
 

@@ -59,6 +59,7 @@ impl World {
 
     fn of(settings: &Settings, version: CryptoProvider, is_announced: bool) -> (Self, Vec<u8>) {
         let vault = Vault::new().unwrap();
+        vault.tickets().begin();
         let texts = read_all(settings).unwrap();
         vault.publish(&texts).unwrap();
         let mut roots = RootCertStore::empty();

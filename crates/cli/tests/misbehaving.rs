@@ -253,7 +253,7 @@ fn slow_readers(variant: &Variant) {
     let setup = setup(variant).file("big.bin", pattern(5, 4 << 20));
     unharmed(variant, setup, |server| {
         let before = given_up(server);
-        let count = variant.crowd(200);
+        let count = variant.crowd(if variant.speaks_tls() { 50 } else { 200 });
         let mut clients: Vec<Client> = (0..count).map(|_| Client::connect_narrow(server.address)).collect();
         for client in &mut clients {
             client.send(request("GET", "/big.bin", &[]).repeat(3));

@@ -171,7 +171,7 @@ fn stamp(path: Option<&Path>) -> Stamp {
 /// A certificate and its key that are looked after.
 struct Kept {
     texts: Texts,
-    /// The files when they were last read.
+    /// The files when they were last read. Not known at first: they may have changed since.
     read: [Stamp; 2],
     /// The files at the last look, if they have changed since they were read.
     seen: Option<[Stamp; 2]>,
@@ -181,8 +181,7 @@ struct Kept {
 
 impl Kept {
     fn new(texts: Texts) -> Self {
-        let read = stamps(&texts.files);
-        Self { texts, read, seen: None, useless: None }
+        Self { texts, read: [None; 2], seen: None, useless: None }
     }
 
     /// Looks at the files. Returns whether there is another certificate.
@@ -302,6 +301,13 @@ mod tests {
         write(&key, &old.key);
         let files = PairFiles { certificate: Some(certificate.clone()), key: Some(key.clone()) };
         let mut kept = Kept::new(Texts::read(&files).unwrap());
+        // Before the first look.
+        write(&certificate, &new.chain);
+        write(&key, &new.key);
+        assert_eq!((0..3).filter(|_| kept.look()).count(), 1);
+        write(&certificate, &old.chain);
+        write(&key, &old.key);
+        assert_eq!((0..3).filter(|_| kept.look()).count(), 1);
         let mut looks = |times| (0..times).filter(|_| kept.look()).count();
         assert_eq!(looks(3), 0, "nothing has changed");
         // In place, and half of it.

@@ -267,8 +267,8 @@ impl<'a> Keeping<'a> {
     fn read_all(&mut self) -> Result<(), String> {
         let settings = self.source.unchecked().map_err(|error| error.to_string())?;
         let named = crate::tls::read_all(&settings).map_err(|error| error.to_string())?;
-        let names: HashSet<_> = named.iter().map(|texts| texts.files.clone()).collect();
-        self.all.retain(|kept| !names.contains(&kept.texts.files) && kept.texts.files.both().is_some());
+        let known: HashSet<_> = named.iter().map(|texts| texts.files.clone()).collect();
+        self.all.retain(|kept| !known.contains(&kept.texts.files) && kept.texts.files.both().is_some());
         self.all.extend(named.into_iter().map(Kept::new));
         self.publish().map_err(|error| error.to_string())
     }

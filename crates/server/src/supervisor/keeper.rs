@@ -177,11 +177,13 @@ struct Kept {
     seen: Option<[Stamp; 2]>,
     /// Since when the files cannot be used, and whether that was logged.
     useless: Option<(Instant, bool)>,
+    /// The configuration named it when it was last read.
+    is_named: bool,
 }
 
 impl Kept {
     fn new(texts: Texts) -> Self {
-        Self { texts, read: [None; 2], seen: None, useless: None }
+        Self { texts, read: [None; 2], seen: None, useless: None, is_named: true }
     }
 
     /// Looks at the files. Returns whether there is another certificate.
@@ -268,7 +270,8 @@ impl<'a> Keeping<'a> {
         let settings = self.source.unchecked().map_err(|error| error.to_string())?;
         let named = crate::tls::read_all(&settings).map_err(|error| error.to_string())?;
         let known: HashSet<_> = named.iter().map(|texts| texts.files.clone()).collect();
-        self.all.retain(|kept| !known.contains(&kept.texts.files) && kept.texts.files.both().is_some());
+        self.all.retain(|kept| kept.is_named && !known.contains(&kept.texts.files));
+        self.all.iter_mut().for_each(|kept| kept.is_named = false);
         self.all.extend(named.into_iter().map(Kept::new));
         self.publish().map_err(|error| error.to_string())
     }

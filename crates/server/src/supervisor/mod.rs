@@ -622,9 +622,8 @@ impl Supervisor {
         }
     }
 
-    /// Has the certificates read that these settings name. If no process is there to do so, this one tries,
-    /// and starts one.
-    fn read_certificates(&mut self, settings: &Settings) -> Result<(), RunError> {
+    /// Has the certificates read that these settings name. If no process is there to do so, this one tries.
+    fn read_certificates(&self, settings: &Settings) -> Result<(), RunError> {
         if settings.tls.listen.is_empty() {
             return Ok(());
         }
@@ -633,7 +632,6 @@ impl Supervisor {
             keeper.read_all().map_err(RunError::Keeper)?;
         } else {
             self.vault.publish(&tls::read_all(settings)?).map_err(failed("share certificates"))?;
-            self.start_missing_keeper();
         }
         Pairs::of(settings, &self.vault)?;
         Ok(())

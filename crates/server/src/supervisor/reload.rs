@@ -93,6 +93,9 @@ impl Supervisor {
         self.settings = settings;
         self.start_status_process();
         tracing::info!("settings reloaded");
+        // These settings may be the first with TLS.
+        self.start_missing_keeper();
+        self.tell_of_certificates();
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     }
 

@@ -119,7 +119,7 @@ fn contents() -> [Content; 2] {
     let root = tree();
     [false, true].map(|dotfiles| {
         let settings = FileSettings { dotfiles, listing: dotfiles, ..FileSettings::new(root.clone()) };
-        let sites = [SiteSettings { hosts: Vec::new(), access_log: None, files: settings }];
+        let sites = [SiteSettings::new(Vec::new(), None, settings)];
         let resolvers = Arc::new(Resolvers::new(&sites).unwrap());
         Content::new(resolvers, &sites, 100, 1)
     })

@@ -71,6 +71,7 @@ fn take(client: &mut Connection<ClientSide, Tcp>, mut bytes: Vec<u8>) -> Vec<u8>
     while let Some(payload) = records.next_payload() {
         payload.expect("a server that keeps the rules");
     }
+    drop(records);
     answer
 }
 

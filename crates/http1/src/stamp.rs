@@ -69,7 +69,7 @@ impl Stamp {
     /// Continues a head with all lines.
     pub(crate) fn go_on(&self, head: &mut Vec<u8>) {
         head.extend_from_slice(self.lines());
-        head.extend_from_slice(&self.more);
+        self.add_more(head);
     }
 
     /// Begins a head with the status line of a 200 and these lines.
@@ -78,8 +78,13 @@ impl Stamp {
         head.extend_from_slice(&self.lines);
         head.truncate(self.end());
         if !self.more.is_empty() {
-            head.extend_from_slice(&self.more);
+            self.add_more(head);
         }
+    }
+
+    #[cold]
+    fn add_more(&self, head: &mut Vec<u8>) {
+        head.extend_from_slice(&self.more);
     }
 
     fn end(&self) -> usize {

@@ -327,6 +327,7 @@ impl Service {
     }
 
     /// Begins or ends the turn of a client that speaks TLS.
+    #[cold]
     pub fn change_stamps(&mut self) {
         std::mem::swap(&mut self.stamp, &mut self.other_stamp);
         self.stamp.update(self.clock.unix_secs);

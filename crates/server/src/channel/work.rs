@@ -56,13 +56,14 @@ impl Channel {
     }
 
     fn go_through(&mut self, service: &mut Service, stages: Stages) -> Next {
-        if self.tls.is_none() {
-            return self.go_through_stages(service, stages);
+        if self.tls.is_some() {
+            service.change_stamps();
+            self.send_own(service);
         }
-        service.change_stamps();
-        self.send_own(service);
         let next = self.go_through_stages(service, stages);
-        service.change_stamps();
+        if self.tls.is_some() {
+            service.change_stamps();
+        }
         next
     }
 

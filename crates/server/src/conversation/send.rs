@@ -68,7 +68,8 @@ pub enum Unsent {
 impl Conversation {
     /// The next part to send of the reply under way. This changes only `runs`, which receives runs of
     /// memory. `None`: that part can no longer be read.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "counted: a call here costs every request 4% more instructions")]
     pub fn next_send<'a>(&'a self, content: &'a Content, runs: &mut Runs<'a>) -> Option<Operation<'a>> {
         if self.machine.is_of_several() {
             return self.next_send_of_several(content, runs);
@@ -155,7 +156,8 @@ impl Conversation {
 }
 
 /// The part of a reply's output for one call.
-#[inline]
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "counted: a call here costs every request 2% more instructions")]
 fn first_of<'a>(
     output: impl Iterator<Item = Segment<'a, Pin>>,
     last: impl FnOnce() -> Follows,

@@ -7,14 +7,14 @@ use std::sync::{Mutex, PoisonError};
 use harness::client::Client;
 use harness::eventually;
 use harness::server::{Server, Setup};
-use harness::variant::{Test, Variant, tests};
+use harness::variant::{TLS, Test, Variant, tests};
 use serde_json::Value;
 
 const TESTS: &[Test] = tests![
     Each: model;
     // What a mechanism keeps for each connection is in the model.
     Drivers: growth;
-    One: text, nobody_there;
+    One: text, sessions, nobody_there;
 ];
 
 fn main() -> ExitCode {
@@ -191,6 +191,22 @@ fn text(variant: &Variant) {
         .lines()
         .filter(|line| ["worker ", "supervisor ", "other "].iter().any(|role| line.starts_with(role)));
     assert_eq!(rows.count(), processes, "{text}");
+}
+
+/// The term of TLS sessions is what they take: without it, the term of workers would grow with them.
+fn sessions(variant: &Variant) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let server = start(&variant.over_tls(TLS[0]));
+    let mut connections = Vec::new();
+    hold(&server, &mut connections, 100);
+    let few = memory(&server);
+    hold(&server, &mut connections, 2100);
+    let many = memory(&server);
+    assert_eq!(number(&many, "/sessions/open"), 2100);
+    let each = number(&many, "/sessions/each");
+    let workers = |memory: &Value| number(memory, "/workers/each") * number(memory, "/workers/count");
+    let growth = (workers(&many) + 2000 * each - workers(&few)) / 2000;
+    assert!(is_about(growth, each, 15), "{growth}: {few:#} {many:#}");
 }
 
 fn nobody_there(_variant: &Variant) {

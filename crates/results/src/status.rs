@@ -51,6 +51,9 @@ pub struct Snapshot {
     /// An entry for each pool of applications.
     #[serde(default)]
     pub pools: Vec<Pool>,
+    /// An entry for each of the 100 certificates that end first, the first to end first.
+    #[serde(default)]
+    pub certificates: Vec<Certificate>,
 }
 
 /// What all processes of the server have now; none where the kernel does not tell.
@@ -101,6 +104,18 @@ pub struct Listener {
     pub drops: Option<u64>,
     /// How fast that grows, over the same time as the kernel's counters.
     pub drops_per_second: Option<f64>,
+}
+
+/// A certificate in use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Certificate {
+    /// The path of its file, or `self-signed`.
+    pub name: String,
+    /// Until when it is valid, in seconds since the Unix epoch.
+    pub valid_until_unix_s: i64,
+    /// The whole days until then. Negative if it has expired.
+    pub days_left: i64,
 }
 
 /// One worker.
@@ -169,6 +184,7 @@ pub struct Counts {
     pub file_table_descriptors: u64,
     pub file_table_memory_bytes: u64,
     pub proxy_headers_refused: u64,
+    pub tls_connections: u64,
     pub tls_handshakes: u64,
     pub tls_resumed: u64,
     pub tls_failures: u64,

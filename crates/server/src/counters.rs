@@ -164,6 +164,8 @@ sys::shareable! {
 
         /// Connections closed because they did not begin with the required PROXY header.
         pub proxy_headers_refused: Counter,
+        /// Open connections of clients that speak TLS.
+        pub tls_connections: Counter,
         /// Complete TLS handshakes, resumed ones included.
         pub tls_handshakes: Counter,
         /// Those that have continued an earlier session.

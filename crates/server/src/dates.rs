@@ -14,6 +14,13 @@ pub fn rfc3339(unix_secs: u64) -> String {
     format!("{year}-{number:02}-{day}T{clock}Z")
 }
 
+/// `2026-11-20` (RFC 3339). Times before 1970 are shown as its first day.
+pub fn date(unix_secs: i64) -> String {
+    let mut text = rfc3339(u64::try_from(unix_secs).unwrap_or(0));
+    text.truncate("2026-11-20".len());
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -27,6 +34,7 @@ mod tests {
             (u64::MAX, "9999-12-31T23:59:59Z"),
         ] {
             assert_eq!(rfc3339(unix_secs), text);
+            assert_eq!(date(unix_secs.try_into().unwrap_or(i64::MAX)), text[..10]);
         }
     }
 }

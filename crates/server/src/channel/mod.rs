@@ -83,7 +83,9 @@ impl Channel {
         let is_local = peer == PeerAddress::Unix;
         let session = speaks_tls.then(|| Session::new(service.tls_terms.as_ref()?)).flatten();
         let mut conversation = Conversation::new(peer, is_announced, waited_ms, service);
-        if speaks_tls && session.is_none() {
+        if session.is_some() {
+            service.counters.tls_connections.add(1);
+        } else if speaks_tls {
             conversation.breaks_off();
         }
         Self {
@@ -187,13 +189,21 @@ impl Channel {
     /// Gives back everything that belongs to the worker, and the socket.
     pub fn end(mut self, service: &mut Service) -> OwnedFd {
         self.cut_off();
-        let is_cut_short = self.conversation.is_cut_short() || self.conversation.is_in_a_reply();
-        if self.tls.is_some() && !is_cut_short && !self.ring.is_sending {
-            // If there is no room for it, the client sees an end that nobody has said.
-            self.says_end(service);
+        if self.tls.is_some() {
+            self.end_tls(service);
         }
         self.conversation.end(service);
         self.socket
+    }
+
+    #[cold]
+    fn end_tls(&mut self, service: &mut Service) {
+        service.counters.tls_connections.add(1_u64.wrapping_neg());
+        let is_cut_short = self.conversation.is_cut_short() || self.conversation.is_in_a_reply();
+        if !is_cut_short && !self.ring.is_sending {
+            // If there is no room for it, the client sees an end that nobody has said.
+            self.says_end(service);
+        }
     }
 
     /// Makes the end of the connection differ from the end of a reply, if one is under way. Some clients

@@ -195,6 +195,7 @@ pub static METRICS: &[Metric] = &[
     metric!(Kind::Gauge, file_table_descriptors, "Descriptors held by the open-file table"),
     metric!(Kind::Gauge, file_table_memory_bytes, "Bytes held by the open-file table"),
     metric!(Kind::Counter, proxy_headers_refused, "Connections closed for lack of a valid PROXY header"),
+    metric!(Kind::Gauge, tls_connections, "Open connections of clients that speak TLS"),
     metric!(Kind::Counter, tls_handshakes, "TLS handshakes completed, resumed ones included"),
     metric!(Kind::Counter, tls_resumed, "TLS handshakes that continued an earlier session"),
     metric!(Kind::Counter, tls_failures, "Connections closed because TLS failed, or was not spoken"),

@@ -42,6 +42,8 @@ pub struct Memory {
     pub formula: String,
     /// The term of connections.
     pub connections: Connections,
+    /// The term of TLS sessions. `None` if no client speaks TLS.
+    pub sessions: Option<Sessions>,
     /// The term of user-level threads. `None` if the architecture has none.
     pub threads: Option<Threads>,
     /// The term of workers.
@@ -74,6 +76,16 @@ pub struct Connections {
     /// Bytes for each, from the growth of the workers since they began to serve. Present only if the
     /// growth is large enough to be meaningful.
     pub each_by_growth: Option<u64>,
+}
+
+/// `e`: the memory of TLS sessions, beside that of their connections.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sessions {
+    /// Open connections of clients that speak TLS.
+    pub open: u64,
+    /// Bytes for each while it waits: the state of the session, and what the handshake has established. This
+    /// is a constant. It was measured by the growth of a worker.
+    pub each: u64,
 }
 
 /// `t`: the memory of user-level threads.
@@ -169,6 +181,9 @@ pub enum MeasureError {
 /// requests hide it.
 const TELLING: u64 = 512;
 
+/// What an idle client takes for TLS. A test compares it with the growth of a worker.
+const SESSION_BYTES: u64 = 3_000;
+
 /// Measures the server that this status describes. It must run on this machine.
 ///
 /// # Errors
@@ -240,18 +255,23 @@ fn model(status: &Snapshot, processes: Vec<Process>, lent: u64) -> Memory {
     let stacks = told.user_thread_stacks_bytes;
     let threads = (told.user_threads > 0)
         .then(|| Threads { count: told.user_threads, each: stacks / told.user_threads });
-    let growth = own.saturating_sub(told.start_memory_bytes + of_workers + stacks);
+    let open_sessions = told.tls_connections;
+    let sessions = (open_sessions > 0).then_some(Sessions { open: open_sessions, each: SESSION_BYTES });
+    let of_sessions = open_sessions * SESSION_BYTES;
+    let growth = own.saturating_sub(told.start_memory_bytes + of_workers + stacks + of_sessions);
     let each_by_growth = (places >= TELLING * count).then(|| growth / places);
     let each_file = in_tables.checked_div(entries);
-    let each_worker = own.saturating_sub(places * each_connection + of_workers + stacks) / count;
+    let each_worker =
+        own.saturating_sub(places * each_connection + of_workers + stacks + of_sessions) / count;
     let once = measured.saturating_sub(own + in_common);
     let of_threads = threads.as_ref().map_or_else(String::new, |t| format!(" + t*{}", text::grouped(t.each)));
+    let of_tls = sessions.as_ref().map_or_else(String::new, |s| format!(" + e*{}", text::grouped(s.each)));
     let files = each_file.map_or_else(String::new, |each| format!(" + f*{}", text::grouped(each)));
     Memory {
         schema: 1,
         architecture: status.architecture.clone(),
         formula: format!(
-            "memory = c*{}{of_threads} + p*({}){files} + {}",
+            "memory = c*{}{of_tls}{of_threads} + p*({}){files} + {}",
             text::grouped(each_connection),
             text::grouped(each_worker),
             text::grouped(once)
@@ -262,12 +282,14 @@ fn model(status: &Snapshot, processes: Vec<Process>, lent: u64) -> Memory {
             each: each_connection,
             each_by_growth,
         },
+        sessions,
         threads,
         workers: Workers { count, each: each_worker, each_at_start: told.start_memory_bytes / count },
         files: Files { entries, each: each_file },
         applications: Applications { bytes: told.application_memory_bytes },
         once,
         sum: places * each_connection
+            + of_sessions
             + stacks
             + count * each_worker
             + entries * each_file.unwrap_or(0)
@@ -284,11 +306,13 @@ pub fn json(memory: &Memory) -> String {
 }
 
 impl Memory {
-    /// The result of the formula for these numbers, with as many user-level threads as there are now.
+    /// The result of the formula for these numbers, with as many TLS sessions and user-level threads as there
+    /// are now.
     pub fn predict(&self, connections: u64, workers: u64, files: u64) -> u64 {
         connections * self.connections.each
             + workers * self.workers.each
             + files * self.files.each.unwrap_or(0)
+            + self.sessions.as_ref().map_or(0, |sessions| sessions.open * sessions.each)
             + self.threads.as_ref().map_or(0, |threads| threads.count * threads.each)
             + self.once
     }

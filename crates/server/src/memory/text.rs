@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Connections, Memory, Threads, Workers};
+use super::{Connections, Memory, Sessions, Threads, Workers};
 
 /// Renders it: the formula, a line for each term with its source, the sum, and the processes.
 pub fn render(memory: &Memory) -> String {
@@ -25,6 +25,17 @@ fn write_all(text: &mut String, memory: &Memory) -> std::fmt::Result {
     };
     let how = format!("sizes of its parts; {growth}; {} open, and room for the count", grouped(*open));
     row(text, "c connections", *places, Some(*each), places * each, &how)?;
+
+    if let Some(Sessions { open, each }) = &memory.sessions {
+        row(
+            text,
+            "e TLS sessions",
+            *open,
+            Some(*each),
+            open * each,
+            "a constant: an idle client's, measured",
+        )?;
+    }
 
     if let Some(Threads { count, each }) = &memory.threads {
         row(text, "t user threads", *count, Some(*each), count * each, "pages of some stacks, on average")?;

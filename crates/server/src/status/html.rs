@@ -7,6 +7,8 @@ use results::status::{Counts, Snapshot};
 
 use super::text::{bytes, duration, time};
 use crate::counters::{Kind, METRICS, Metric, POOL_METRICS, PoolCounters};
+use crate::dates::date;
+use crate::tls::FEW_DAYS;
 
 /// The data that the template renders.
 #[derive(Debug, Template)]
@@ -16,6 +18,7 @@ struct Page<'a> {
     up: String,
     wrong: Vec<String>,
     listeners: Vec<[String; 5]>,
+    certificates: Vec<[String; 3]>,
     /// The name of each pool, and its rows with one cell each.
     pools: Vec<(&'a str, Vec<Row>)>,
     workers: Vec<Row>,
@@ -32,8 +35,15 @@ struct Row {
 /// Renders a snapshot as a page.
 pub(super) fn render(snapshot: &Snapshot) -> String {
     let up = duration(snapshot.time_unix_ms.saturating_sub(snapshot.started_unix_ms) / 1000);
-    let (listeners, pools) = (listeners(snapshot), pools(snapshot));
-    let page = Page { snapshot, up, wrong: wrong(snapshot), listeners, pools, workers: workers(snapshot) };
+    let page = Page {
+        snapshot,
+        up,
+        wrong: wrong(snapshot),
+        listeners: listeners(snapshot),
+        certificates: certificates(snapshot),
+        pools: pools(snapshot),
+        workers: workers(snapshot),
+    };
     page.render().unwrap_or_else(|error| format!("the page cannot be written: {error}"))
 }
 
@@ -62,6 +72,14 @@ fn wrong(snapshot: &Snapshot) -> Vec<String> {
             wrong.push(format!("The accept queue of {address} is full: {length} connections wait."));
         }
     }
+    for certificate in snapshot.certificates.iter().filter(|certificate| certificate.days_left < FEW_DAYS) {
+        let (name, days) = (&certificate.name, certificate.days_left);
+        wrong.push(if days < 0 {
+            format!("The certificate {name} has expired: clients refuse it.")
+        } else {
+            format!("The certificate {name} expires in {days} days.")
+        });
+    }
     let restarts = snapshot.total.restarts;
     if restarts > 0 {
         let (times, what) = if restarts == 1 { ("once", "A worker") } else { ("several times", "Workers") };
@@ -82,6 +100,13 @@ fn listeners(snapshot: &Snapshot) -> Vec<[String; 5]> {
         ]
     };
     snapshot.listeners.iter().map(of).collect()
+}
+
+fn certificates(snapshot: &Snapshot) -> Vec<[String; 3]> {
+    let of = |certificate: &results::status::Certificate| {
+        [certificate.name.clone(), date(certificate.valid_until_unix_s), certificate.days_left.to_string()]
+    };
+    snapshot.certificates.iter().map(of).collect()
 }
 
 fn pools(snapshot: &Snapshot) -> Vec<(&str, Vec<Row>)> {

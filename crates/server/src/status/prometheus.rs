@@ -91,6 +91,7 @@ impl Collector for Shown {
             encode_number(&mut describe(&mut encoder, &name, metric.help, metric.kind)?, metric.kind, value)?;
         }
         self.encode_listeners(&mut encoder)?;
+        self.encode_certificates(&mut encoder)?;
         self.encode_workers(&mut encoder)?;
         let pools = snapshot.pools.iter();
         let pools: Vec<_> = pools.map(|pool| (labels([("pool", pool.name.clone())]), &pool.counts)).collect();
@@ -120,6 +121,20 @@ impl Shown {
             rows.push((labels, &worker.counts));
         }
         encode_table(encoder, "sluice", METRICS, &rows)
+    }
+
+    fn encode_certificates(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        if self.snapshot.certificates.is_empty() {
+            return Ok(());
+        }
+        let name = "sluice_certificate_valid_until_seconds";
+        let help = "Until when the certificate is valid, since the Unix epoch";
+        let mut encoder = describe(encoder, name, help, Kind::Gauge)?;
+        for certificate in &self.snapshot.certificates {
+            let labels = labels([("certificate", certificate.name.clone())]);
+            encoder.encode_family(&labels)?.encode_gauge(&certificate.valid_until_unix_s)?;
+        }
+        Ok(())
     }
 
     fn encode_listeners(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -300,6 +315,7 @@ mod tests {
             "sluice_pool_waits_seconds_bucket{le=\"0.008\",pool=\"php\"} 2",
             "sluice_pool_waits_seconds_sum{pool=\"php\"} 0.0055",
             "sluice_pool_wait_seconds_total{pool=\"php\"} 0.0055",
+            "sluice_certificate_valid_until_seconds{certificate=\"/etc/chain.pem\"} 1800500000",
             "process_open_fds 0",
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");

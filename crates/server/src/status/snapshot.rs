@@ -5,13 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use results::status::{Counts, Kernel, Listener as ListenerSnapshot, Pool, SCHEMA, Snapshot, Worker};
+use results::status::{
+    Certificate, Counts, Kernel, Listener as ListenerSnapshot, Pool, SCHEMA, Snapshot, Worker,
+};
 
 use super::rates::{Lookback, Sample};
 use super::system;
 use crate::counters::{Counters, Kind, METRICS, POOL_METRICS, told};
 use crate::gateway::Queues;
 use crate::listeners::Listener;
+use crate::tls::{Certificates, days_left};
 
 /// How long a worker may take to answer a census. After that, the snapshot shows its connections by state
 /// from the previous census.
@@ -29,6 +32,7 @@ pub struct Sources {
     draining: AtomicBool,
     listeners: Mutex<Vec<ListenerSource>>,
     pools: Option<Queues>,
+    certificates: Option<Certificates>,
     lookback: Mutex<Lookback>,
 }
 
@@ -67,7 +71,25 @@ impl Sources {
         let at_start = by_address(listeners.iter().map(ListenerSource::snapshot));
         let lookback = Mutex::new(Lookback::new(reading(&system::read(&[]).1, &at_start)));
         let listeners = Mutex::new(listeners);
-        Self { architecture, pid, started, workers, retired, past, draining, listeners, pools, lookback }
+        Self {
+            architecture,
+            pid,
+            started,
+            workers,
+            retired,
+            past,
+            draining,
+            listeners,
+            pools,
+            certificates: None,
+            lookback,
+        }
+    }
+
+    /// Of a server that has these certificates.
+    #[must_use]
+    pub fn with_certificates(self, certificates: Certificates) -> Self {
+        Self { certificates: Some(certificates), ..self }
     }
 
     /// Starts draining: releases the listeners so that they can be closed, and reports the server as
@@ -125,7 +147,19 @@ impl Sources {
             past,
             workers: workers.collect(),
             pools: self.pools.iter().flat_map(Queues::look).map(pool).collect(),
+            certificates: self.certificates(),
         }
+    }
+
+    fn certificates(&self) -> Vec<Certificate> {
+        let now = sys::clock::realtime_secs() as i64;
+        let ends = self.certificates.as_ref().map(Certificates::ends);
+        let told = |(name, until): &(String, i64)| Certificate {
+            name: name.clone(),
+            valid_until_unix_s: *until,
+            days_left: days_left(*until, now),
+        };
+        ends.iter().flat_map(|ends| ends.iter()).map(told).collect()
     }
 
     /// The counts of each worker, and those of retired and former workers together.

@@ -2,7 +2,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use results::status::{Counts, Kernel, KernelRates, Listener, Pool, Process, SCHEMA, Snapshot, Worker};
+use results::status::{
+    Certificate, Counts, Kernel, KernelRates, Listener, Pool, Process, SCHEMA, Snapshot, Worker,
+};
 
 use super::client::{Form, Watch, fetch};
 use super::*;
@@ -60,6 +62,11 @@ pub(crate) fn sample() -> Snapshot {
         past: Counts::default(),
         workers: Vec::new(),
         pools: vec![Pool { name: "php".into(), counts: told(POOL_METRICS, &pool) }],
+        certificates: vec![Certificate {
+            name: "/etc/chain.pem".into(),
+            valid_until_unix_s: 1_800_500_000,
+            days_left: 5,
+        }],
     };
     snapshot.kernel.drops.listen_overflows = Some(9);
     snapshot.kernel_per_second.drops.listen_overflows = Some(3.0);

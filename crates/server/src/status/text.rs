@@ -10,6 +10,7 @@ use results::status::{Counts, Pool, Snapshot};
 
 use super::system::{Group, SYSTEM};
 use crate::counters::{Kind, METRICS, POOL_METRICS};
+use crate::dates::date;
 
 /// Renders a snapshot. `earlier` is an earlier snapshot of the same server.
 pub fn render(snapshot: &Snapshot, earlier: Option<&Snapshot>) -> String {
@@ -52,6 +53,14 @@ fn write_all(text: &mut String, snapshot: &Snapshot, earlier: Option<&Snapshot>)
             listener.drops_per_second.map_or("-".into(), |rate| format!("{rate:.1}")),
         ];
         row(text, &listener.address, &cells)?;
+    }
+    if !snapshot.certificates.is_empty() {
+        writeln!(text)?;
+        row(text, "certificates", &["days left", "until"].map(str::to_owned))?;
+    }
+    for certificate in &snapshot.certificates {
+        let cells = [certificate.days_left.to_string(), date(certificate.valid_until_unix_s)];
+        row(text, &certificate.name, &cells)?;
     }
     writeln!(
         text,

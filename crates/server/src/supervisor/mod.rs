@@ -435,6 +435,7 @@ impl Supervisor {
             }
             if self.ticket_key_due <= Instant::now() && !self.settings.tls.listen.is_empty() {
                 self.vault.tickets().change();
+                self.tell_of_ends();
                 self.ticket_key_due = Instant::now() + tls::KEY_LIFETIME;
             }
             if self.phase == Phase::Run {
@@ -475,7 +476,7 @@ impl Supervisor {
         self.stop_status_process();
         self.status_due = None;
         let Some(endpoint) = &self.endpoint else { return };
-        let sources = self.workers.sources(&self.settings, self.started, &self.listeners);
+        let sources = self.workers.sources(&self.settings, self.started, &self.listeners, &self.vault);
         let foreign = self.workers.foreign(&self.listeners, &[]);
         let hosts = Hosts::new(self.settings.status_hosts.clone());
         match StatusProcess::start(endpoint, sources, &hosts, &foreign) {
@@ -606,6 +607,15 @@ impl Supervisor {
         self.workers.speak_by_signals(false);
         self.start_status_process();
         error
+    }
+
+    /// Warns of certificates that are not valid, or soon will not be.
+    fn tell_of_ends(&self) {
+        if let Ok(pairs) = Pairs::of(&self.settings, &self.vault) {
+            for doubt in pairs.doubts_of_time(sys::clock::realtime_secs() as i64) {
+                tracing::warn!("{doubt}");
+            }
+        }
     }
 
     /// Warns of certificates that clients refuse, or soon will.

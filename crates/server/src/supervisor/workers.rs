@@ -32,7 +32,7 @@ use crate::gateway::{Lines, Queues};
 use crate::listeners::{Listener, Listeners, Share};
 use crate::placement::Position;
 use crate::status::{Endpoint, ListenerSource, Sources, WorkerSource};
-use crate::tls::Vault;
+use crate::tls::{Certificates, Vault};
 
 /// All workers of this server.
 pub(super) struct Workers {
@@ -576,7 +576,13 @@ impl Workers {
     }
 
     /// The sources of what the status endpoint reports.
-    pub(super) fn sources(&self, settings: &Settings, started: SystemTime, copies: &[Listeners]) -> Sources {
+    pub(super) fn sources(
+        &self,
+        settings: &Settings,
+        started: SystemTime,
+        copies: &[Listeners],
+        vault: &Arc<Vault>,
+    ) -> Sources {
         // The status counts as a worker what owns connections.
         let threads = |place: &Place| -> Vec<_> {
             let worker = |counters: &[&'static Counters]| {
@@ -590,7 +596,7 @@ impl Workers {
             address: url_of(listener, &of_tls),
             socket: Arc::clone(listener),
         };
-        Sources::new(
+        let sources = Sources::new(
             settings.architecture.name(),
             started,
             self.serving.iter().flat_map(threads).collect(),
@@ -598,7 +604,11 @@ impl Workers {
             self.past,
             copies.iter().flatten().map(listener).collect(),
             self.queues.clone(),
-        )
+        );
+        if settings.tls.listen.is_empty() {
+            return sources;
+        }
+        sources.with_certificates(Certificates::new(settings, vault))
     }
 
     /// Drops retired workers that are gone.

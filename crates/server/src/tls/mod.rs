@@ -12,6 +12,7 @@
 //! TLS itself is rustls with the cryptography of AWS-LC. `docs/design/tls.md` has the reasons and what was
 //! measured.
 
+mod certificates;
 mod pair;
 mod resolver;
 mod tickets;
@@ -25,7 +26,8 @@ use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, TicketProducer};
 use rustls::enums::ApplicationProtocol;
 
-pub use self::pair::{Pair, PairError, Pairs, Validity, read_all};
+pub use self::certificates::Certificates;
+pub use self::pair::{FEW_DAYS, Pair, PairError, Pairs, days_left, read_all};
 use self::resolver::Resolver;
 pub use self::tickets::KEY_LIFETIME;
 pub use self::vault::{Texts, Vault};

@@ -17,7 +17,7 @@ use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 use super::provider;
 use super::vault::{Texts, Vault};
 use crate::config::{PairFiles, Settings};
-use crate::dates::rfc3339;
+use crate::dates::date;
 
 /// A larger file is no certificate or key.
 const LARGEST_FILE: u64 = 1 << 20;
@@ -131,26 +131,34 @@ impl Pair {
     /// Which names it has, and until when it is valid. `now` is in seconds since the Unix epoch.
     pub fn description(&self, now: i64) -> String {
         let Validity { names, until, .. } = &self.validity;
-        let listed = names.iter().take(MOST_NAMES).cloned().collect::<Vec<_>>().join(", ");
+        let mut listed = names.iter().take(MOST_NAMES).cloned().collect::<Vec<_>>().join(", ");
+        if names.is_empty() {
+            listed.push_str("no host: it has no subjectAltName");
+        }
         let more = names.len().saturating_sub(MOST_NAMES);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let (title, days) = (self.title(), self.validity.days_left(now));
+        let (title, days) = (title(&self.files), days_left(*until, now));
         format!("{title}: valid for {days} more days, until {}, for {listed}{more}", date(*until))
-    }
-
-    /// What operators call it.
-    fn title(&self) -> String {
-        let file = self.files.certificate.as_ref();
-        file.map_or_else(
-            || "the self-signed certificate".to_owned(),
-            |file| format!("certificate {}", file.display()),
-        )
     }
 
     /// What handshakes use.
     pub(super) fn credentials(&self) -> Arc<Credentials> {
         Arc::clone(&self.credentials)
     }
+}
+
+/// The whole days from `now` to `until`, both in seconds since the Unix epoch. Negative: it is over.
+pub fn days_left(until: i64, now: i64) -> i64 {
+    (until - now).div_euclid(24 * 60 * 60)
+}
+
+/// What operators call a certificate.
+fn title(files: &PairFiles) -> String {
+    let file = files.certificate.as_ref();
+    file.map_or_else(
+        || "the self-signed certificate".to_owned(),
+        |file| format!("certificate {}", file.display()),
+    )
 }
 
 impl fmt::Debug for Pair {
@@ -245,7 +253,7 @@ fn read(path: &Path) -> Result<Vec<u8>, PairError> {
 }
 
 impl Validity {
-    fn of(certificate: &CertificateDer<'_>) -> Result<Self, String> {
+    pub(super) fn of(certificate: &CertificateDer<'_>) -> Result<Self, String> {
         let (_, parsed) = X509Certificate::from_der(certificate)
             .map_err(|error| format!("the first certificate can't be read: {error}"))?;
         let names = parsed.subject_alternative_name().ok().flatten();
@@ -261,11 +269,6 @@ impl Validity {
             from: validity.not_before.timestamp(),
             until: validity.not_after.timestamp(),
         })
-    }
-
-    /// The whole days that are left at a time, in seconds since the Unix epoch. Negative: it is over.
-    pub fn days_left(&self, now: i64) -> i64 {
-        (self.until - now).div_euclid(24 * 60 * 60)
     }
 
     /// Whether the certificate is for a host.
@@ -300,6 +303,11 @@ impl Wanted {
             wanted[0] = Some(PairFiles::default());
         }
         Self(wanted)
+    }
+
+    /// The files of each certificate.
+    pub(super) fn files(&self) -> HashSet<&PairFiles> {
+        self.0.iter().flatten().collect()
     }
 }
 
@@ -374,7 +382,7 @@ impl Pairs {
 }
 
 /// From how few days on a certificate's end is worth a warning.
-const FEW_DAYS: i64 = 14;
+pub const FEW_DAYS: i64 = 14;
 /// Most names that are listed.
 const MOST_NAMES: usize = 10;
 
@@ -387,10 +395,26 @@ impl Pairs {
 
     /// What clients will not accept, or soon will not.
     pub fn doubts(&self, settings: &Settings, now: i64) -> Vec<String> {
+        let mut doubts = self.doubts_of_time(now);
+        for (at, site) in settings.sites.iter().enumerate() {
+            let Some(pair) = self.of_site(at + 1) else { continue };
+            for host in site.hosts.iter().map(ToString::to_string) {
+                if !pair.validity.is_for(host.trim_start_matches("*."))
+                    && !pair.validity.names.contains(&host)
+                {
+                    doubts.push(format!("{} is not for {host}, which a site has", title(&pair.files)));
+                }
+            }
+        }
+        doubts
+    }
+
+    /// Which certificates are not valid, or soon will not be.
+    pub fn doubts_of_time(&self, now: i64) -> Vec<String> {
         let mut doubts = Vec::new();
         for pair in self.all() {
-            let (validity, title) = (&pair.validity, pair.title());
-            let (days, until) = (validity.days_left(now), date(validity.until));
+            let (validity, title) = (&pair.validity, title(&pair.files));
+            let (days, until) = (days_left(validity.until, now), date(validity.until));
             if validity.until <= now {
                 doubts.push(format!("{title} has expired, on {until}: clients refuse it"));
             } else if days < FEW_DAYS {
@@ -400,22 +424,8 @@ impl Pairs {
                 doubts.push(format!("{title} is not valid before {from}: clients refuse it until then"));
             }
         }
-        for (at, site) in settings.sites.iter().enumerate() {
-            let Some(pair) = self.of_site(at + 1) else { continue };
-            for host in site.hosts.iter().map(ToString::to_string) {
-                if !pair.validity.is_for(host.trim_start_matches("*."))
-                    && !pair.validity.names.contains(&host)
-                {
-                    doubts.push(format!("{} is not for {host}, which a site has", pair.title()));
-                }
-            }
-        }
         doubts
     }
-}
-
-fn date(secs: i64) -> String {
-    rfc3339(secs.max(0) as u64).chars().take("2026-11-30".len()).collect()
 }
 
 /// The names of a certificate for tests on one machine.

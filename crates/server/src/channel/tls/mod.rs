@@ -156,7 +156,7 @@ impl Channel {
             }
             if !tls.session.is_begun() && speaks_http(sealed) {
                 service.counters.tls_failures.add(1);
-                return self.goes_on_plain(input, sealed);
+                return self.goes_on_plain(service, input, sealed);
             }
             let was_leaving = tls.leaving.len();
             let opened = tls.session.open(sealed, input.room(), &mut tls.leaving);
@@ -199,7 +199,8 @@ impl Channel {
     }
 
     /// Has the conversation answer a client that speaks HTTP where TLS is expected: that it does.
-    fn goes_on_plain(&mut self, input: &mut Input<'_>, received: &[u8]) -> bool {
+    fn goes_on_plain(&mut self, service: &Service, input: &mut Input<'_>, received: &[u8]) -> bool {
+        service.counters.tls_connections.add(1_u64.wrapping_neg());
         self.tls = None;
         self.reads_specially = self.is_local;
         self.conversation.lacks_tls();
@@ -413,6 +414,7 @@ impl Channel {
 
     /// Sends what TLS itself has to say: flights of a handshake, and alerts. What finds no room is sent when
     /// there is some.
+    #[cold]
     pub(super) fn send_own(&mut self, service: &mut Service) {
         while self.writable && self.tls.as_ref().is_some_and(|tls| tls.has_own_to_send()) {
             match self.flush(service, false) {

@@ -1,4 +1,4 @@
-//! Real clients: curl, wget, git, and a browser. `tls.rs` has them over TLS.
+//! Real clients: curl, wget, git, and a browser. `tls` has them over TLS.
 
 use std::fs;
 use std::path::Path;

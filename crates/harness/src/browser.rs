@@ -12,7 +12,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 
-use crate::eventually;
+use crate::{eventually, tools};
 
 /// A browser with one page.
 pub struct Browser {
@@ -21,17 +21,36 @@ pub struct Browser {
     from: BufReader<File>,
     session: String,
     messages: u64,
+    /// What the browser has said of replies since [`Browser::note_replies`].
+    replies: Vec<Value>,
 }
 
 impl Browser {
     /// Starts one whose files are in that directory.
     pub fn start(directory: &Path) -> Self {
+        Self::start_with(directory, &mut Command::new("/bin/sh"))
+    }
+
+    /// The same, and it trusts the authorities of this PEM file and of the machine.
+    pub fn start_trusting(directory: &Path, authority: &Path) -> Self {
+        // Where Chromium looks for authorities that its user trusts.
+        let database = directory.join(".pki/nssdb");
+        fs::create_dir_all(&database).expect("a directory");
+        let database = format!("sql:{}", database.display());
+        tools::succeed(directory, "certutil", &["-d", &database, "-N", "--empty-password"]);
+        let authority = authority.to_str().expect("text");
+        let add = ["-d", &database, "-A", "-t", "C,,", "-n", "authority", "-i", authority];
+        tools::succeed(directory, "certutil", &add);
+        Self::start_with(directory, Command::new("/bin/sh").env("HOME", directory))
+    }
+
+    fn start_with(directory: &Path, shell: &mut Command) -> Self {
         let pipes = ["to-browser", "from-browser"].map(|name| directory.join(name));
         for pipe in &pipes {
             mknodat(CWD, pipe, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
         }
         // It wants them as the descriptors 3 and 4.
-        let child = Command::new("/bin/sh")
+        let child = shell
             .args(["-c", "to=$1 from=$2; shift 2; exec chromium \"$@\" 3<\"$to\" 4>\"$from\"", "sh"])
             .args(&pipes)
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
@@ -47,7 +66,7 @@ impl Browser {
         let [to, from] = &pipes;
         let to = File::options().write(true).open(to).expect("a pipe");
         let from = BufReader::new(File::open(from).expect("a pipe"));
-        let mut browser = Self { child, to, from, session: String::new(), messages: 0 };
+        let mut browser = Self { child, to, from, session: String::new(), messages: 0, replies: Vec::new() };
         let page = browser.call("Target.createTarget", &json!({ "url": "about:blank" }));
         let attached = json!({ "targetId": page["targetId"], "flatten": true });
         let attached = browser.call("Target.attachToTarget", &attached);
@@ -78,6 +97,22 @@ impl Browser {
         let encoded = taken["data"].as_str().unwrap_or_else(|| panic!("no picture: {taken}"));
         let picture = BASE64_STANDARD.decode(encoded).expect("base64");
         fs::write(path, picture).expect("a file");
+    }
+
+    /// From now on it notes what it knows of each reply.
+    pub fn note_replies(&mut self) {
+        self.call("Network.enable", &json!({}));
+    }
+
+    /// What it knows of the replies that it has noted for this URL, such as `securityState`.
+    pub fn replies(&self, url: &str) -> impl Iterator<Item = &Value> {
+        self.replies.iter().filter(move |reply| reply["url"] == *url)
+    }
+
+    /// What keeps the page from being loaded, such as `net::ERR_CERT_AUTHORITY_INVALID`.
+    pub fn fail_to_open(&mut self, url: &str) -> String {
+        let gone = self.call("Page.navigate", &json!({ "url": url }));
+        gone["errorText"].as_str().unwrap_or_else(|| panic!("{url} is loaded: {gone}")).to_owned()
     }
 
     /// Has the page go there.
@@ -125,7 +160,9 @@ impl Browser {
             self.from.read_until(0, &mut said).expect("the browser is there");
             said.pop().expect("the browser has ended; chromium: scripts/install-test-tools");
             let mut said: Value = serde_json::from_slice(&said).expect("JSON");
-            if said["id"] == json!(self.messages) {
+            if said["method"] == "Network.responseReceived" {
+                self.replies.push(said["params"]["response"].take());
+            } else if said["id"] == json!(self.messages) {
                 let result = said["result"].take();
                 // A page that goes takes what was asked of it along.
                 return if result.is_null() { json!({ "exceptionDetails": said["error"] }) } else { result };

@@ -57,7 +57,7 @@ const TOPICS: &[Topic] = &[
 
 const PLAIN_ONLY: &[PlainOnly] = &[
     ("listeners", "the tests choose the listeners, and these are plain"),
-    ("sites", "a connection over TLS is for the sites of one certificate: see tls.rs"),
+    ("sites", "a connection over TLS is for the sites of one certificate: see tls"),
     ("overload::places_are_given_by_turns", "connections_beyond_the_limit_wait shows who makes room"),
     ("overload::small_backlog", "the kernel decides it before TLS begins"),
     ("overload::few_descriptors", "TLS needs no descriptors"),

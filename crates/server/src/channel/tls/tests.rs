@@ -308,6 +308,34 @@ fn a_client_that_takes_nothing_makes_the_server_keep_little() {
     }
 }
 
+/// TLS 1.2 has no changes of keys.
+#[test]
+fn a_client_may_change_keys_in_mid_reply() {
+    let site = tempfile::tempdir().unwrap();
+    let file = content(3_000_000);
+    fs::write(site.path().join("large"), &file).unwrap();
+    fs::write(site.path().join("a"), "content").unwrap();
+    for length in [1, 7, usize::MAX] {
+        let (mut world, hello) = World::new(site.path(), versions()[1].clone());
+        world.shake_hands(&hello, length);
+        for round in 0..5 {
+            world.opened.clear();
+            world.ask(&get("/large", ""), length);
+            assert!(world.kept() > 0, "the reply is under way");
+            let mut update = Vec::new();
+            world.client.refresh_traffic_keys(&mut update).unwrap();
+            // There is none while the server has not answered the one before.
+            assert!(!update.is_empty(), "pieces of {length}, change {round}");
+            world.bring(&update, length);
+            world.ask(&get("/a", ""), length);
+            let taken = world.take_all();
+            assert!(body(taken)[..file.len()] == file && taken.ends_with(b"content"));
+        }
+        assert_eq!(world.service.counters.tls_failures.get(), 0);
+        world.end();
+    }
+}
+
 #[test]
 fn an_end_that_is_said_is_one_and_others_are_cuts() {
     let site = tempfile::tempdir().unwrap();

@@ -4,11 +4,16 @@
 //! The other suites run over TLS as well. They show that bytes, ends and resets pass as they do without
 //! (`harness::over_tls`).
 
+mod afterwards;
+mod https;
+mod programs;
+mod video;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::path::Path;
-use std::process::{Command, ExitCode, Output, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -22,6 +27,8 @@ use harness::tools::{command, output, stdout, succeed};
 use harness::variant::{Test, Variant, tests};
 use harness::{TIMEOUT, eventually, sleep_ms};
 use rustix::process::{Pid, Signal, kill_process};
+
+use https::{Https, OPENSSL_VERSIONS, in_python, issue, none_is_left, setup};
 
 const TESTS: &[Test] = tests![
     Drivers: curl_with_each_version, replies_that_are_cut_off;
@@ -48,122 +55,17 @@ const TESTS: &[Test] = tests![
 ];
 
 fn main() -> ExitCode {
-    harness::variant::run(&[("tls", TESTS)])
+    harness::variant::run(&[
+        ("tls", TESTS),
+        ("tls_afterwards", afterwards::TESTS),
+        ("tls_programs", programs::TESTS),
+        ("tls_video", video::TESTS),
+    ])
 }
 
 /// The options of curl for one version.
 const CURL_VERSIONS: [(&[&str], &str); 2] =
     [(&["--tlsv1.2", "--tls-max", "1.2"], "TLSv1.2"), (&["--tlsv1.3"], "TLSv1.3")];
-
-/// The options of `openssl s_client` for one version.
-const OPENSSL_VERSIONS: [(&str, &str); 2] = [("-tls1_2", "TLSv1.2"), ("-tls1_3", "TLSv1.3")];
-
-/// A server with a plain listener, and one that speaks TLS.
-struct Https {
-    server: Server,
-    address: SocketAddr,
-}
-
-/// The standard site with a certificate for `localhost` and `127.0.0.2`, and with these settings. Clients
-/// know the authority by `authority.pem`.
-fn setup(variant: &Variant, authority: &Authority, more: &str) -> Setup {
-    let setup = Setup::new(variant);
-    authority.write(&setup.directory().join("authority.pem"));
-    let keys = issue(authority, setup.directory(), "default", &["localhost", "127.0.0.2"]);
-    setup.config(&format!("listen_tls = ['127.0.0.2:0']\n{keys}{more}"))
-}
-
-/// Signs a certificate for these names, and returns the settings of a site that has it.
-fn issue(authority: &Authority, directory: &Path, file: &str, names: &[&str]) -> String {
-    let [certificate, key] = authority.issue(names).write(directory, file);
-    format!("certificate = '{}'\nkey = '{}'\n", certificate.display(), key.display())
-}
-
-impl Https {
-    fn start(variant: &Variant, more: &str) -> Self {
-        Self::of(setup(variant, &Authority::create(), more))
-    }
-
-    fn of(setup: Setup) -> Self {
-        let server = setup.start();
-        let address = server.tls_address();
-        Self { server, address }
-    }
-
-    fn directory(&self) -> &Path {
-        self.server.directory()
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("https://{}{path}", self.address)
-    }
-
-    /// curl that asks for these URLs, and trusts the authority.
-    fn curl(&self, arguments: &[&str], urls: &[&str]) -> Command {
-        let mut curl = command(self.directory(), "curl");
-        curl.args(["-q", "--silent", "--show-error", "--max-time", "20", "--cacert", "authority.pem"]);
-        curl.args(arguments).args(urls);
-        curl
-    }
-
-    /// What curl gets, which must succeed.
-    #[track_caller]
-    fn get(&self, arguments: &[&str], path: &str) -> Vec<u8> {
-        stdout(&mut self.curl(&[&["--fail"][..], arguments].concat(), &[&self.url(path)]))
-    }
-
-    /// Has curl ask for a path of this host, whose certificate must be right. Returns status and body.
-    #[track_caller]
-    fn get_of(&self, host: &str, path: &str, arguments: &[&str]) -> (u16, String) {
-        let port = self.address.port();
-        let resolve = format!("{host}:{port}:{}", self.address.ip());
-        let options = ["--resolve", &resolve, "--write-out", "%{http_code}"];
-        let url = format!("https://{host}:{port}{path}");
-        let text = stdout(&mut self.curl(&[&options[..], arguments].concat(), &[&url]));
-        let mut text = String::from_utf8(text).expect("text");
-        let status = text.split_off(text.len() - 3);
-        (status.parse().expect("a status"), text)
-    }
-
-    /// `openssl s_client` that sends a request and waits for the server's end.
-    fn s_client(&self, arguments: &[&str]) -> Output {
-        let address = self.address.to_string();
-        let mut client = command(self.directory(), "openssl");
-        client.args(["s_client", "-connect", &address, "-CAfile", "authority.pem", "-ign_eof"]);
-        client.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut client = client.spawn().unwrap_or_else(|error| panic!("openssl: {error}"));
-        let request = request("GET", "/hello.txt", &[("Connection", "close")]);
-        // It may have ended already.
-        let _ = client.stdin.take().expect("a pipe").write_all(request.as_bytes());
-        client.wait_with_output().expect("it ends")
-    }
-
-    /// What `openssl s_client` says of a connection that ends well.
-    #[track_caller]
-    fn s_client_says(&self, arguments: &[&str]) -> String {
-        let output = self.s_client(arguments);
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let told = String::from_utf8_lossy(&output.stderr);
-        // Without `close_notify`, it fails.
-        assert!(output.status.success(), "{arguments:?}: {}\n{said}\n{told}", output.status);
-        assert!(said.contains(HELLO), "{arguments:?}: {said}\n{told}");
-        said
-    }
-
-    /// The common name of the certificate that a client gets with these options.
-    ///
-    /// The request may be refused, as its host is another.
-    #[track_caller]
-    fn subject(&self, arguments: &[&str]) -> String {
-        let output = self.s_client(arguments);
-        let said = String::from_utf8_lossy(&output.stdout);
-        let line = said.lines().find_map(|line| line.strip_prefix("subject="));
-        let line = line.unwrap_or_else(|| panic!("no subject in {said}"));
-        // The spaces depend on the version.
-        let name = line.replace(' ', "");
-        name.strip_prefix("CN=").unwrap_or_else(|| panic!("no name in {line}")).to_owned()
-    }
-}
 
 fn curl_with_each_version(variant: &Variant) {
     let https = Https::start(variant, "");
@@ -230,24 +132,6 @@ fn git_clones(variant: &Variant) {
     git(&directory, &["clone", "--quiet", &https.url("/source.git"), "clone"]);
     git(&directory.join("clone"), &["fsck", "--strict"]);
     succeed(&directory, "diff", &["-r", "--exclude=.git", "source", "clone"]);
-}
-
-/// The distribution's Python with a script, the port, and the authority.
-fn in_python(https: &Https, script: &str) -> Command {
-    const COMMON: &str = "
-import socket, ssl, sys
-port = int(sys.argv[1])
-def connect(version):
-    context = ssl.create_default_context(cafile='authority.pem')
-    context.minimum_version = context.maximum_version = version
-    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
-    plain = socket.create_connection(('127.0.0.2', port), 20)
-    # An end without close_notify raises an exception.
-    return context.wrap_socket(plain, server_hostname='localhost', suppress_ragged_eofs=False)
-";
-    let mut python = command(https.directory(), "/usr/bin/python3");
-    python.args(["-c", &format!("{COMMON}{script}"), &https.address.port().to_string()]);
-    python
 }
 
 /// Each connection ends with `close_notify`.
@@ -660,12 +544,6 @@ for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
     none_is_left(&https);
     assert_eq!(https.server.count("replies/2xx"), 0, "nothing of it was a request");
     assert_eq!(https.get(&[], "/hello.txt"), HELLO.as_bytes());
-}
-
-fn none_is_left(https: &Https) {
-    eventually("no connection is left", || {
-        https.server.count("connections_opened") == https.server.count("connections_closed")
-    });
 }
 
 fn self_signed(variant: &Variant) {

@@ -15,6 +15,7 @@
 mod certificates;
 mod pair;
 mod resolver;
+mod suites;
 mod tickets;
 mod vault;
 
@@ -29,6 +30,7 @@ use rustls::enums::ApplicationProtocol;
 pub use self::certificates::Certificates;
 pub use self::pair::{FEW_DAYS, Pair, PairError, Pairs, days_left, read_all};
 use self::resolver::Resolver;
+use self::suites::OursUnlessChaCha;
 pub use self::tickets::KEY_LIFETIME;
 pub use self::vault::{Texts, Vault};
 use crate::config::{ListenAddress, Settings};
@@ -70,6 +72,7 @@ impl TlsTerms {
         let mut config = ServerConfig::builder(provider())
             .with_no_client_auth()
             .with_server_credential_resolver(resolver)?;
+        config.cipher_suite_selector = &OursUnlessChaCha;
         config.alpn_protocols = vec![ApplicationProtocol::Http11];
         config.ticketer = Some(Arc::new(Tickets { vault: Arc::clone(vault) }));
         Ok(Some(Self { config: Arc::new(config), addresses: settings.with_copies_of(&settings.tls.listen) }))

@@ -23,9 +23,9 @@ use super::{means, run};
 #[command(after_help = "Which of two servers is faster for your file:\n  \
     sluicelab compare nginx sluice --root /srv/www --path /logo.png\n\n\
     A server is one that the lab knows and configures (sluice, nginx, lighttpd, apache, \
-    apache-worker, caddy, haproxy), one with settings ('sluice: --architecture=amped'), with a name ('four = \
-    sluice: --workers=4'), another build ('old = sluice@path/to/sluice'), or any command ('mine = ./server \
-    -p {port} {root}'). A server that is named twice is compared with itself. A server that already \
+    apache-worker, caddy, haproxy), one with settings ('sluice: --architecture=amped'), with a name ('two = \
+    nginx: worker_processes=2'), another build ('old = sluice@path/to/sluice'), or any command ('mine = \
+    ./server -p {port} {root}'). A server that is named twice is compared with itself. A server that already \
     runs is given by its URL, which is also what is requested; with its process id, CPU time is compared as \
     well:\n  \
     sluicelab compare 'http://127.0.0.1:8080/f.bin pid=71' 'http://127.0.0.1:8081/f.bin pid=72'\n\n\

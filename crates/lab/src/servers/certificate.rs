@@ -1,5 +1,5 @@
 //! The certificate that the servers of an experiment share. It is self-signed, with a new ECDSA key on
-//! P-256. Clients trust it, and nobody else does, so its key need not be kept secret.
+//! P-256. Only the clients of the experiment trust it, so its key opens nothing else.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -118,6 +119,56 @@ fn keys(directory: &Path) -> Vec<String> {
         entry["key"].as_str().map(str::to_owned)
     };
     whole.filter_map(key).collect()
+}
+
+#[test]
+fn servers_speak_tls_with_one_certificate() {
+    let bench = Bench::new();
+    let servers = ["ours = sluice".to_owned(), "nginx".to_owned(), "haproxy".to_owned()];
+    let more = "again = false\ntls = true\ntls_group = 'secp256r1'\ntls_resumption = false";
+    let (experiment, out) = (bench.experiment(&servers, 1, more), bench.path("results"));
+    // Handshakes on a busy machine take a while.
+    let longer = fs::read_to_string(&experiment).expect("it was written").replace("'400ms'", "'2 s'");
+    fs::write(&experiment, longer).expect("it is written");
+    let output = bench.run(&["run", &text(&experiment), "--out", &text(&out)]);
+    assert!(output.status.success() && !said(&output).contains("failed"), "{}", said(&output));
+    let pem = fs::metadata(out.join("tls.pem")).expect("a certificate");
+    assert_eq!(pem.permissions().mode() & 0o777, 0o600);
+    harness::schema::check("results", &out.join("results.json"));
+    harness::schema::check("journal", &out.join("journal.jsonl"));
+    let json = |path: &Path| -> Value { serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap() };
+    let results = json(&out.join("results.json"));
+    for at in 0..servers.len() {
+        let outcome = &results["found"][0]["series"][at]["rounds"][0]["outcome"];
+        let per_s = |what: &str| outcome["handshakes"][format!("{what}_per_s")].as_f64();
+        assert!(per_s("full") > Some(0.0), "{outcome}");
+        assert_eq!((per_s("resumed"), per_s("failed")), (Some(0.0), Some(0.0)), "{outcome}");
+        let load = json(&out.join(outcome["directory"].as_str().expect("a directory")).join("load.json"));
+        assert_eq!(load["run"]["tls"]["roots"], "file");
+        let agreed = load["tls"]["negotiated"].as_array().expect("what handshakes agreed on");
+        assert_eq!(agreed.len(), 1, "{agreed:?}");
+        assert_eq!((&agreed[0]["version"], &agreed[0]["group"]), (&"1.3".into(), &"secp256r1".into()));
+        assert_eq!(agreed[0]["cipher"], "TLS_AES_256_GCM_SHA384");
+    }
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("TLS 1.3, secp256r1, TLS_AES_256_GCM_SHA384, all handshakes are full"));
+    assert!(!page.contains("PRIVATE KEY"), "reports are for everybody");
+}
+
+#[test]
+fn compare_speaks_tls() {
+    let bench = Bench::new();
+    let (out, workload) = (bench.path("compared"), format!("--workload={}", bench.workload()));
+    let usual = ["compare", "nginx", "sluice", &workload, "--rounds=1", "-d", "400ms", "--settling=0s"];
+    let output = bench.run(&[&usual[..], &["--tls", "--out", &text(&out)]].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    let written = fs::read_to_string(out.join("experiment.toml")).unwrap();
+    assert!(written.contains("\ntls = true\n"), "{written}");
+    let apart = ["--tls", "--tls-version=1.2", "--tls-group=x25519mlkem768"];
+    let refused = bench.run(&[&usual[..], &apart].concat());
+    assert_eq!(refused.status.code(), Some(2));
+    let why = "tls_group: x25519mlkem768 is not in TLS 1.2; allowed: x25519, secp256r1, secp384r1";
+    assert!(said(&refused).contains(why), "{}", said(&refused));
 }
 
 #[test]

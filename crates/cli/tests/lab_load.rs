@@ -261,6 +261,7 @@ fn options_for_tls_need_a_target_with_tls_and_go_together() {
     for (option, named) in [
         ("--roots=own.pem", "--roots own.pem"),
         ("--insecure", "--insecure"),
+        ("--tls-name=localhost", "--tls-name localhost"),
         ("--resumption=off", "--resumption off"),
         ("--tls-version=1.3", "--tls-version 1.3"),
         ("--tls-group=X25519", "--tls-group x25519"),
@@ -273,6 +274,7 @@ fn options_for_tls_need_a_target_with_tls_and_go_together() {
     refused(&["--rate=1", tls, "--tls-group=x448"], "allowed: x25519mlkem768, secp256r1mlkem768, x25519, ");
     refused(&["--rate=1", tls, "--tls-cipher=AES"], "allowed: TLS_AES_256_GCM_SHA384, ");
     refused(&["--rate=1", tls, "--tls-version=1.1"], "allowed: 1.2, 1.3");
+    refused(&["--rate=1", tls, "--tls-name=a b"], "a certificate can't have this name");
     refused(&["--rate=1", tls, "--resumption=maybe"], "'maybe'");
     refused(&["--rate=1", tls, "--roots=nowhere.pem"], "--roots nowhere.pem: No such file or directory");
     refused(&["--rate=1", tls, "--roots=/dev/null"], "--roots /dev/null: there is no certificate in it");

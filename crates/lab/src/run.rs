@@ -2,8 +2,9 @@
 //!
 //! The directory holds `experiment.toml` as given, `environment.json` (machine, versions, builds),
 //! `journal.jsonl` with every figure, `trials/` with each trial's configuration, logs and raw results, and
-//! `SHA256SUMS` over all of these. A run measures what is missing in the journal. So an interrupted
-//! experiment continues when it is run again, whatever interrupted it.
+//! `SHA256SUMS` over all of these. If servers speak TLS, `tls.pem` has their certificate. A run measures
+//! what is missing in the journal. So an interrupted experiment continues when it is run again, whatever
+//! interrupted it.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -43,8 +44,9 @@ use crate::record::outcome::Outcome;
 use crate::record::tuned::is_search;
 use crate::report;
 use crate::report::results::{EXPERIMENT, JOURNAL};
-use crate::servers;
 use crate::servers::spec::Spec;
+use crate::servers::{self, Tls, certificate};
+use crate::unique::unique;
 
 pub use crate::measuring::network::may_isolate;
 
@@ -151,8 +153,8 @@ fn has_namespaces(experiment: &Experiment, means: &Means) -> bool {
 ///
 /// # Errors
 /// The server cannot be asked although it should be.
-pub(crate) fn objection(spec: &Spec, means: &Means) -> Result<Option<String>, Refused> {
-    subject::objection(spec, &means.sluice, &means.server_cpus).map_err(|error| Refused::new(&error))
+pub(crate) fn objection(spec: &Spec, tls: Option<Tls>, means: &Means) -> Result<Option<String>, Refused> {
+    subject::objection(spec, tls, &means.sluice, &means.server_cpus).map_err(|error| Refused::new(&error))
 }
 
 /// Runs what is missing of the experiment in `text`.
@@ -167,8 +169,12 @@ impl Checked<'_> {
     /// # Errors
     /// The objection of the first server that refuses its settings.
     pub fn ask_servers(&self) -> Result<(), Refused> {
-        for spec in self.experiment.servers() {
-            if let Some(why) = objection(spec, self.means)? {
+        let all =
+            self.experiment.points.iter().flat_map(|PointSpec { servers, setting, .. }| {
+                servers.iter().map(|spec| (spec, setting.tls))
+            });
+        for (spec, tls) in unique(all) {
+            if let Some(why) = objection(spec, tls, self.means)? {
                 return Err(Refused(format!("{spec}: {why}")));
             }
         }
@@ -210,7 +216,11 @@ impl Checked<'_> {
             has_namespaces,
             sysctls: experiment.sysctls.clone(),
             scratch: scratch.path().to_owned(),
+            pem: directory.join(certificate::FILE),
         };
+        if experiment.points.iter().any(|point| point.setting.tls.is_some()) {
+            certificate::keep(&site.pem)?;
+        }
         let workshop = Workshop { experiment, site, directory, progress };
         workshop.run(&mut journal)?;
         progress.end();
@@ -393,9 +403,9 @@ impl Workshop<'_> {
     fn ask(&self, journal: &mut Journal) -> Result<()> {
         for point in &self.experiment.points {
             for spec in &point.servers {
-                let addresses = self.site.links(&point.setting).len();
+                let (addresses, tls) = (self.site.links(&point.setting).len(), point.setting.tls);
                 let refusal: Option<String> = journal.get_or(&Stages::refusal_key(spec), || {
-                    subject::refusal(spec, &self.site.means.sluice, addresses, &self.site.scratch)
+                    subject::refusal(spec, tls, &self.site.means.sluice, addresses, &self.site.scratch)
                 })?;
                 if let Some(why) = refusal {
                     self.progress.remark(&format!("left out: {}: {why}", spec.typed()));

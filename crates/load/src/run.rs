@@ -85,6 +85,14 @@ impl Target {
         }
     }
 
+    /// The same target, whose certificate must have this name; one without TLS stays as it is.
+    pub fn named(self, name: Name) -> Self {
+        match self {
+            Self::Tls(address, _) => Self::Tls(address, name),
+            Self::Inet(_) | Self::Unix(_) => self,
+        }
+    }
+
     /// The name that the server's certificate must have, if the target speaks TLS.
     pub fn tls_name(&self) -> Option<&Name> {
         match self {

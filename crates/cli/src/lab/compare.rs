@@ -12,6 +12,7 @@ use lab::description::load::Load;
 use lab::description::quantity::{COST, P99, REPLIES};
 use lab::report::results::{LeftOut, Results};
 use lab::servers::spec::Spec;
+use lab::servers::tls::{Cipher, Group, Version};
 use lab::statistics::FEWEST_ROUNDS;
 
 use super::asked::Asked;
@@ -22,10 +23,11 @@ use super::{means, run};
 #[command(after_help = "Which of two servers is faster for your file:\n  \
     sluicelab compare nginx sluice --root /srv/www --path /logo.png\n\n\
     A server is one that the lab knows and configures (sluice, nginx, lighttpd, apache, \
-    apache-worker), one with settings ('sluice: --architecture=amped'), with a name ('four = sluice: \
-    --workers=4'), another build ('old = sluice@path/to/sluice'), or any command ('mine = ./server --port \
-    {port} {root}'). A server that is named twice is compared with itself. A server that already runs is \
-    given by its URL, which is also what is requested; with its process id, CPU time is compared as well:\n  \
+    apache-worker, caddy, haproxy), one with settings ('sluice: --architecture=amped'), with a name ('two = \
+    nginx: worker_processes=2'), another build ('old = sluice@path/to/sluice'), or any command ('mine = \
+    ./server -p {port} {root}'). A server that is named twice is compared with itself. A server that already \
+    runs is given by its URL, which is also what is requested; with its process id, CPU time is compared as \
+    well:\n  \
     sluicelab compare 'http://127.0.0.1:8080/f.bin pid=71' 'http://127.0.0.1:8081/f.bin pid=72'\n\n\
     Servers are restarted in each round, and measured in slices that alternate between them, each on a whole \
     CPU. The first also runs against itself, as an A/A control (\"again\"). Servers are compared by the \
@@ -40,6 +42,9 @@ use super::{means, run};
     at which 99% of the replies come within 50 ms (or mean, p50, p90, p99.9). It takes about twelve times as \
     long. Below its table, every comparison by CPU time shows the most replies/s that one CPU of a server \
     can give.\n\n\
+    With --tls, all servers and clients speak the same TLS: one version, one key-exchange group, one cipher \
+    suite, one certificate. The results have how many handshakes were full and resumed, and how long they \
+    took. --path with --requests-per-connection 1 makes a handshake for each request.\n\n\
     Pin servers that already run to CPUs that clients do not use (taskset -acp 0 PID).\n\n\
     Under '2x' each server has 30% of a CPU (root only), because clients with one CPU cannot overload a \
     whole one. The figures compare servers; they are not those of a whole CPU.\n\n\
@@ -84,7 +89,55 @@ pub(crate) struct Options {
     #[command(flatten)]
     asked: Asked,
     #[command(flatten)]
+    tls: TlsOptions,
+    #[command(flatten)]
     means: means::Where,
+}
+
+/// The TLS of all servers and clients.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "TLS")]
+struct TlsOptions {
+    /// Servers and clients speak TLS. All servers have the same certificate, which the lab makes
+    #[arg(long)]
+    tls: bool,
+    /// The version: 1.2 or 1.3 [default: 1.3]
+    #[arg(long, value_name = "VERSION", requires = "tls")]
+    tls_version: Option<Version>,
+    /// The key-exchange group: x25519, x25519mlkem768, secp256r1 or secp384r1 [default: x25519]
+    #[arg(long, value_name = "NAME", requires = "tls")]
+    tls_group: Option<Group>,
+    /// The cipher suite, by its name at IANA. A wrong name is answered with a list of all
+    /// [default: the one with AES-256-GCM]
+    #[arg(long, value_name = "NAME", requires = "tls")]
+    tls_cipher: Option<Cipher>,
+    /// Whether clients resume sessions of earlier connections; off: all handshakes are full [default: on]
+    #[arg(long, value_name = "on|off", requires = "tls", value_parser = on_or_off)]
+    resumption: Option<bool>,
+}
+
+fn on_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("allowed: on, off".to_owned()),
+    }
+}
+
+impl TlsOptions {
+    /// The keys of an experiment's file, with their values.
+    fn keys(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let Self { tls, tls_version, tls_group, tls_cipher, resumption } = self;
+        let names = [
+            ("tls_version", tls_version.map(|version| version.to_string())),
+            ("tls_group", tls_group.map(|group| group.to_string())),
+            ("tls_cipher", tls_cipher.map(|cipher| cipher.to_string())),
+        ];
+        let names = names.into_iter().filter_map(|(key, name)| Some((key, quoted(&name?))));
+        let on = |is_on: bool| is_on.to_string();
+        let tls = tls.then(|| ("tls", on(true)));
+        tls.into_iter().chain(names).chain(resumption.map(|is_on| ("tls_resumption", on(is_on))))
+    }
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -155,6 +208,9 @@ impl Options {
             line("profile", &quoted(&format!("{} s", profile.as_secs_f64())))?;
         }
         line("measured", &quoted(&format!("{} s", self.measured.as_secs_f64())))?;
+        for (key, value) in self.tls.keys() {
+            line(key, &value)?;
+        }
         let is_started = servers.iter().all(|server| server.running().is_none());
         if load.is_too_much() && is_started && self.means.may_share() {
             line("share", &SHARE.to_string())?;
@@ -237,6 +293,28 @@ mod tests {
         assert!(of(&[&known[0], &known[1]]).1.contains("CPU us/reply"));
         let words = [&urls[..], &["--path=/b"]].concat();
         assert_eq!(of(&words).0, "paths: path=/b requests-per-connection=1000");
+    }
+
+    #[test]
+    fn options_for_tls_are_the_keys_of_the_file() {
+        let of = |words: &[&str]| {
+            let words = [&["nginx", "sluice"], words].concat();
+            experiment(&words).points.remove(0).setting.tls.map(|tls| tls.to_string())
+        };
+        assert_eq!(of(&[]), None);
+        let usual = "TLS 1.3, x25519, TLS_AES_256_GCM_SHA384, sessions are resumed";
+        assert_eq!(of(&["--tls"]).as_deref(), Some(usual));
+        let all = ["--tls", "--tls-version=1.2", "--tls-group=secp256r1", "--resumption=off"];
+        let cipher = "--tls-cipher=TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256";
+        let old = "TLS 1.2, secp256r1, TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, all handshakes are full";
+        assert_eq!(of(&[&all[..], &[cipher]].concat()).as_deref(), Some(old));
+        let refused = |words: &[&str]| {
+            let words = [&["compare", "nginx", "sluice"], words].concat();
+            Typed::try_parse_from(words).err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert!(refused(&["--tls-version=1.3"]).contains("--tls"));
+        assert!(refused(&["--tls", "--tls-group=x448"]).contains("allowed: x25519, x25519mlkem768, "));
+        assert!(refused(&["--tls", "--resumption=maybe"]).contains("allowed: on, off"));
     }
 
     #[test]

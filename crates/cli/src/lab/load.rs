@@ -285,7 +285,7 @@ impl Options {
         let fits = |address: &SocketAddr| sources.iter().all(|from| from.is_ipv4() == address.is_ipv4());
         let timeout = self.connect_timeout.unwrap_or(self.timeout).min(LONGEST_TRY);
         let all = self.url.iter().chain(&self.target).cloned();
-        all.map(|target| target.where_it_answers(timeout, fits)).collect()
+        all.map(|target| self.tls.named(target.where_it_answers(timeout, fits))).collect()
     }
 
     fn has_rate(&self) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::description::experiment::{Experiment, PointSpec};
 use crate::description::lengths::Lengths;
 use crate::description::load::Load;
-use crate::description::setting::Order;
+use crate::description::setting::{Order, Setting};
 use crate::unique::unique;
 
 /// The time to start and end a server and its clients.
@@ -38,11 +38,10 @@ pub fn expected(experiment: &Experiment) -> Duration {
             sum += round(point, 3) * confirmation.rounds;
         }
     }
-    let verified = unique(
-        points
-            .iter()
-            .flat_map(|point| point.servers.iter().map(move |server| (server, &point.setting.workload))),
-    );
+    let verified = unique(points.iter().flat_map(|point| {
+        let Setting { workload, tls, .. } = &point.setting;
+        point.servers.iter().map(move |server| (server, workload, tls))
+    }));
     sum += (VERIFYING + AROUND) * verified.len() as u32;
     if !settling.is_zero() {
         sum += (*settling + AROUND) * experiment.servers().len() as u32;

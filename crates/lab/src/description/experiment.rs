@@ -162,9 +162,31 @@ impl PointSpec {
         }
     }
 
+    /// Checks that all its servers can speak TLS, if they have to, and that no quantity needs it otherwise.
+    fn check_tls(&self) -> Result<(), String> {
+        let find = |is_it: fn(&Spec) -> bool| self.servers.iter().find(|server| is_it(server));
+        if self.setting.tls.is_some() {
+            return find(|server| !servers::can_speak_tls(server)).map_or(Ok(()), |server| {
+                Err(format!("tls: {}: {}", server.name, servers::CANNOT_SPEAK_TLS))
+            });
+        }
+        if let Some(server) = find(servers::names_certificate) {
+            let name = &server.name;
+            return Err(format!(
+                "servers: {name} names {{certificate}}, and there is none; allowed: with tls = true"
+            ));
+        }
+        match self.compare.iter().find(|quantity| quantity.is_of_handshakes()) {
+            Some(Quantity { name, .. }) => {
+                Err(format!("compare: {name} is of TLS handshakes; allowed: with tls = true"))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Checks that the point is possible with servers that are already running, if it has any.
     fn check_running(&self) -> Result<(), String> {
-        let Setting { workload, application, share, memory, both_cpus, cpus, receive, cold, .. } =
+        let Setting { workload, application, tls, share, memory, both_cpus, cpus, receive, cold, .. } =
             &self.setting;
         let started = self.servers.iter().find(|server| server.running().is_none());
         if let Some(Spec { name, .. }) = started.filter(|_| workload.has_no_root()) {
@@ -175,6 +197,7 @@ impl PointSpec {
         };
         let set = [
             (application.is_some(), "application"),
+            (tls.is_some(), "tls"),
             (share.is_some(), "share"),
             (memory.is_some(), "memory"),
             (*both_cpus, "both_cpus"),
@@ -438,7 +461,7 @@ impl Experiment {
             servers::check(server).map_err(|error| format!("servers: {error}"))?;
         }
         let workload = &point.setting.workload;
-        let ceiling = point.servers.iter().find(|server| server.kind == Kind::Ceiling);
+        let ceiling = point.servers.iter().find(|server| servers::has_one_file(server));
         if let Some(ceiling) = ceiling.filter(|_| !workload.asks_for_one_file()) {
             return Err(format!(
                 "workload: {} answers every request with one file, and the workload is {workload}; allowed \
@@ -456,6 +479,7 @@ impl Experiment {
             ));
         }
         point.check_running()?;
+        point.check_tls()?;
         point.check_compared()?;
         let cannot = |server: &&Spec| !servers::can_hand_on(server);
         match (&point.setting.application, point.servers.iter().find(cannot)) {

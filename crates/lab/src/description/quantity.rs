@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use crate::record::outcome::{Accepting, Outcome, Slice};
+use crate::record::outcome::{Accepting, Handshakes, Outcome, Slice};
 
 /// A figure of a trial, such as replies per second.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +44,8 @@ enum Teller {
     Processes,
     /// The status of sluice.
     Status,
+    /// TLS handshakes.
+    Handshakes,
 }
 
 /// CPU time of all the server's processes for each reply.
@@ -65,7 +67,7 @@ pub const P99: Quantity = time("p99 ms", |of| of.wait_ms.p99);
 /// Memory of all the server's processes.
 pub const MEMORY: Quantity = cost("memory MB", 1, |of| of.memory_mb);
 
-const ALL: [Quantity; 24] = [
+const ALL: [Quantity; 28] = [
     COST,
     REPLIES,
     GOOD,
@@ -76,11 +78,21 @@ const ALL: [Quantity; 24] = [
     P99,
     time("p99.9 ms", |of| of.wait_ms.p999),
     MEMORY,
+    Quantity {
+        better: Better::Less,
+        ..handshakes("handshake p50 ms", 2, |of| handshake(of, |of| of.time_ms.p50))
+    },
+    Quantity {
+        better: Better::Less,
+        ..handshakes("handshake p99 ms", 2, |of| handshake(of, |of| of.time_ms.p99))
+    },
     Quantity { better: Better::Less, ..work("timeouts %", 2, |of| of.calls_timeouts_part * 100.0) },
     Quantity { better: Better::Less, ..work("errors %", 2, |of| of.calls_errors_part * 100.0) },
     Quantity { better: Better::Less, ..work("drops/s", 1, |of| drops(of, ALL_DROPS)) },
     work("accept queue drops/s", 1, |of| drops(of, ACCEPT_QUEUE_DROPS)),
     work("SYN drops/s", 1, |of| drops(of, ALL_DROPS) - drops(of, ACCEPT_QUEUE_DROPS)),
+    handshakes("full handshakes/s", 1, |of| handshake(of, |of| of.full_per_s)),
+    handshakes("resumed handshakes/s", 1, |of| handshake(of, |of| of.resumed_per_s)),
     status("accepts/s", 1, |of| accepting(of, |of| of.accepts_per_s)),
     status("accepts/phase", 2, |of| accepting(of, accepts_per_phase)),
     status("phases/s", 1, |of| accepting(of, |of| of.phases_per_s)),
@@ -103,6 +115,11 @@ fn drops(of: &Outcome, cause: &str) -> f64 {
 /// A figure of accepting. NaN if the server does not report how it accepts.
 fn accepting(of: &Outcome, value: fn(&Accepting) -> f64) -> f64 {
     of.accepting.as_ref().map_or(f64::NAN, value)
+}
+
+/// A figure of TLS handshakes. NaN without TLS.
+fn handshake(of: &Outcome, value: fn(&Handshakes) -> f64) -> f64 {
+    of.handshakes.as_ref().map_or(f64::NAN, value)
 }
 
 /// A figure per accept phase. NaN without accept phases, as with a process for each connection.
@@ -146,6 +163,11 @@ const fn status(name: &'static str, digits: usize, of: fn(&Outcome) -> f64) -> Q
     Quantity { teller: Teller::Status, ..work(name, digits, of) }
 }
 
+/// A quantity of TLS handshakes.
+const fn handshakes(name: &'static str, digits: usize, of: fn(&Outcome) -> f64) -> Quantity {
+    Quantity { teller: Teller::Handshakes, ..work(name, digits, of) }
+}
+
 impl Better {
     /// In words; `None` if neither is better.
     pub(crate) fn told(self) -> Option<&'static str> {
@@ -160,7 +182,7 @@ impl Better {
 impl Quantity {
     /// Whether trials with wrk report it.
     pub(crate) fn is_told_by_wrk(&self) -> bool {
-        self.teller != Teller::Sluicelab
+        !matches!(self.teller, Teller::Sluicelab | Teller::Handshakes)
     }
 
     /// Whether the server's processes must be known for it.
@@ -171,6 +193,11 @@ impl Quantity {
     /// Whether it needs the status of sluice.
     pub(crate) fn is_of_status(&self) -> bool {
         self.teller == Teller::Status
+    }
+
+    /// Whether it is a figure of TLS handshakes.
+    pub(crate) fn is_of_handshakes(&self) -> bool {
+        self.teller == Teller::Handshakes
     }
 
     /// The quantity with that name.

@@ -11,7 +11,8 @@ use crate::description::load::Load;
 use crate::description::tool::Tool;
 use crate::description::workload::Workload;
 use crate::description::written::{Size, Time, within};
-use crate::servers::Application;
+use crate::servers::tls::{Cipher, Group};
+use crate::servers::{Application, Tls, Version};
 
 /// What a trial needs to know besides its server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -29,6 +30,9 @@ pub struct Setting {
     pub clients: Vec<String>,
     /// The application to which servers pass requests.
     pub application: Option<Application>,
+    /// The TLS that servers and clients speak; `None`: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
     /// Memory of the server with its page cache, in bytes; with `disk`.
     pub memory: Option<u64>,
     /// Bytes per second that may be read from the disk.
@@ -130,6 +134,11 @@ pub(super) struct WrittenSetting {
     application: Option<Application>,
     generator: Option<Tool>,
     clients: Option<Vec<String>>,
+    tls: Option<bool>,
+    tls_version: Option<Version>,
+    tls_group: Option<Group>,
+    tls_cipher: Option<Cipher>,
+    tls_resumption: Option<bool>,
     order: Option<Order>,
     memory: Option<Size>,
     disk: Option<Size>,
@@ -155,11 +164,32 @@ impl WrittenSetting {
         table.try_into().map_err(|error| error.to_string().trim().replace('\n', ", "))
     }
 
+    /// The TLS that is asked for.
+    fn tls(&self) -> Result<Option<Tls>, String> {
+        let Self { tls, tls_version: version, tls_group: group, tls_cipher: cipher, .. } = self;
+        if *tls == Some(true) {
+            return Tls::of(*version, *group, *cipher, self.tls_resumption).map(Some);
+        }
+        let set = [
+            version.map(|version| ("tls_version", version.to_string())),
+            group.map(|group| ("tls_group", group.to_string())),
+            cipher.map(|cipher| ("tls_cipher", cipher.to_string())),
+            self.tls_resumption.map(|resumption| ("tls_resumption", resumption.to_string())),
+        ];
+        match set.into_iter().flatten().next() {
+            Some((key, value)) if tls.is_none() => {
+                Err(format!("{key}: {value} is set, and tls is not; allowed: with tls = true"))
+            }
+            _ => Ok(None),
+        }
+    }
+
     pub(super) fn setting(self, workload: Workload, load: Load) -> Result<Setting, String> {
         let time = |time: Option<Time>, usual| time.map_or(Duration::from_millis(usual), |time| time.0);
         if self.memory.is_some() != self.disk.is_some() {
             return Err("memory and disk must be set together".to_owned());
         }
+        let tls = self.tls()?;
         let lengths = Lengths {
             warm_up: time(self.warm_up, 1_000),
             measured: time(self.measured, 4_000),
@@ -173,17 +203,12 @@ impl WrittenSetting {
             return Err(format!("share: {share} is not allowed; allowed: 3 to 50 (percent of a CPU)"));
         }
         let clients = self.clients.unwrap_or_default();
-        if let Some(word) = clients.iter().find(|word| !word.starts_with("--")) {
+        check_clients(&clients, load)?;
+        if tls.is_some() && workload.idle > 0 {
             return Err(format!(
-                "clients: {word:?} is not allowed; allowed: options of sluicelab load, such as \
-                 '--on-timeout=retry'"
-            ));
-        }
-        let has_classes = clients.iter().any(|option| option.starts_with("--class="));
-        if has_classes && !matches!(load, Load::Rate(_)) {
-            return Err(format!(
-                "clients: each class has its own rate, and the load is {load}; allowed with classes: the \
-                 sum of their rates, such as '500 requests/s'"
+                "workload: idle={}, and idle clients make no handshake; allowed with tls: workloads without \
+                 idle",
+                workload.idle
             ));
         }
         // Files that one server has read would be in memory for the others.
@@ -227,6 +252,7 @@ impl WrittenSetting {
             generator,
             clients,
             application: self.application,
+            tls,
             memory: self.memory.map(|size| size.0),
             disk: self.disk.map(|size| size.0),
             others: within("others", self.others.unwrap_or(0), 0, 64)?,
@@ -250,6 +276,34 @@ impl WrittenSetting {
     }
 }
 
+/// Checks the options for clients.
+fn check_clients(clients: &[String], load: Load) -> Result<(), String> {
+    if let Some(word) = clients.iter().find(|word| !word.starts_with("--")) {
+        return Err(format!(
+            "clients: {word:?} is not allowed; allowed: options of sluicelab load, such as \
+             '--on-timeout=retry'"
+        ));
+    }
+    let has_classes = clients.iter().any(|option| option.starts_with("--class="));
+    if has_classes && !matches!(load, Load::Rate(_)) {
+        return Err(format!(
+            "clients: each class has its own rate, and the load is {load}; allowed with classes: the \
+             sum of their rates, such as '500 requests/s'"
+        ));
+    }
+    let is_of_tls = |word: &&String| {
+        let name = word.split('=').next().unwrap_or_default();
+        name.starts_with("--tls-") || ["--roots", "--insecure", "--resumption"].contains(&name)
+    };
+    if let Some(word) = clients.iter().find(is_of_tls) {
+        return Err(format!(
+            "clients: {word:?} is not allowed; allowed: the keys tls, tls_version, tls_group, tls_cipher \
+             and tls_resumption, which hold for servers as well"
+        ));
+    }
+    Ok(())
+}
+
 impl Setting {
     /// The setting itself, if trials with wrk can have it.
     fn for_wrk(self) -> Result<Self, String> {
@@ -259,6 +313,7 @@ impl Setting {
         let has_calls = workload.has_calls();
         let others = [
             (self.application.is_some(), "application"),
+            (self.tls.is_some(), "tls"),
             (self.both_cpus, "both_cpus"),
             (self.may_wait.is_some(), "may_wait"),
             (!self.rules.are_usual(), "rules"),

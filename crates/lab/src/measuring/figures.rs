@@ -6,7 +6,7 @@ use std::mem;
 
 use anyhow::{Context, Result};
 use machine::cpu::{CpuTicks, seconds as seconds_of};
-use results::load::{Checked, Curve, Distribution, Results};
+use results::load::{Checked, Curve, Distribution, Results, Tls};
 use results::status::Snapshot;
 use results::{By, StatusClass};
 use serde_json::Value;
@@ -16,7 +16,7 @@ use crate::measuring::generator::Watched;
 use crate::measuring::sight::Sight;
 use crate::measuring::turns;
 use crate::measuring::wrk;
-use crate::record::outcome::{Accepting, Cpu, Given, OfSize, Outcome, Party, Slice, Times, Work};
+use crate::record::outcome::{Accepting, Cpu, Given, Handshakes, OfSize, Outcome, Party, Slice, Times, Work};
 use crate::statistics;
 use crate::unique::unique;
 
@@ -88,6 +88,7 @@ pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>, rules: Rules) -
             issued,
         ),
         wait_ms: results.wait_ms.as_ref().map(|waits| times(&waits.times)).unwrap_or_default(),
+        handshakes: results.tls.as_ref().map(|tls| handshakes(tls, results)),
         by_size,
         generator_cpu_us_per_call: results.generator.cpu_us_per_call,
         sample_times: Some(*sample_times),
@@ -245,8 +246,31 @@ pub(crate) fn want_of_memory(killed: u64) -> Option<String> {
 }
 
 fn times(of: &Curve) -> Times {
-    let Distribution { mean, p50, p90, p99, p999, max, .. } = of.times;
-    Times { mean, p50, p90, p99, p999, max, percentiles: of.percentiles.clone() }
+    Times { percentiles: of.percentiles.clone(), ..without_curve(&of.times) }
+}
+
+fn without_curve(of: &Distribution) -> Times {
+    let Distribution { mean, p50, p90, p99, p999, max, .. } = *of;
+    Times { mean, p50, p90, p99, p999, max, percentiles: Vec::new() }
+}
+
+/// The handshakes of a run, each second of its measured time.
+fn handshakes(tls: &Tls, results: &Results) -> Handshakes {
+    let per_s = |count: u64| over(count as f64, measured_s(results));
+    let of = |times: Option<&Distribution>| times.map(without_curve).unwrap_or_default();
+    Handshakes {
+        full_per_s: per_s(tls.handshakes.full),
+        resumed_per_s: per_s(tls.handshakes.resumed),
+        failed_per_s: per_s(tls.handshakes.failed),
+        time_ms: tls.handshake_time_ms.as_ref().map(times).unwrap_or_default(),
+        full_time_ms: of(tls.full_handshake_time_ms.as_ref()),
+        resumed_time_ms: of(tls.resumed_handshake_time_ms.as_ref()),
+    }
+}
+
+/// The seconds of a run's measured time.
+fn measured_s(results: &Results) -> f64 {
+    results.run.outcome.duration_s - results.run.warm_up_s
 }
 
 /// The results of each whole second. Results begin with the run, so the first seconds are the warm-up, and
@@ -309,7 +333,7 @@ const UNKNOWN: &str = "unknown";
 const COMPUTED: &str = "computed";
 
 fn parties(results: &Results) -> Vec<Party> {
-    let seconds = results.run.outcome.duration_s - results.run.warm_up_s;
+    let seconds = measured_s(results);
     let party = |name: &str, calls: u64, statuses: &By<StatusClass>, curve: Option<&Curve>| Party {
         name: name.to_owned(),
         calls_per_s: over(calls as f64, seconds),
@@ -420,7 +444,10 @@ fn over(one: f64, other: f64) -> f64 {
 mod tests {
     use std::time::{Duration, Instant};
 
+    use results::load;
+
     use super::*;
+    use crate::description::quantity::Quantity;
     use crate::record::outcome::SampleTimes;
     use crate::tests::{outcome, outcome_but, outcome_sampled_off, results, sight};
 
@@ -471,6 +498,37 @@ mod tests {
         let outcome = of(&Watched { first, second, sample_times, results }, None, Rules::H12).unwrap();
         assert!(outcome.is_valid());
         assert_eq!(outcome.failed, ["the kernel killed 2 of its processes because memory ran out"]);
+    }
+
+    #[test]
+    fn handshakes_are_counted_each_second_and_timed() {
+        let begun = Instant::now();
+        let mut results = results(5.0, &[]);
+        let times = |p50| Distribution { p50, ..Distribution::default() };
+        let of_all = Curve { times: times(2.0), percentiles: vec![(0.5, 2.0)] };
+        let counts = load::Handshakes { full: 10, resumed: 25, failed: 5, ..load::Handshakes::default() };
+        results.tls = Some(Tls {
+            handshakes: counts,
+            handshake_time_ms: Some(of_all),
+            full_handshake_time_ms: Some(times(3.0)),
+            ..Tls::default()
+        });
+        let sample_times = SampleTimes { began_after_ms: 1.0, off_ms: 1.0 };
+        let (first, second) = (sight(begun, 100), sight(begun + Duration::from_secs(2), 300));
+        let outcome = of(&Watched { first, second, sample_times, results }, None, Rules::H12).unwrap();
+        let value = |name: &str| (Quantity::named(name).unwrap().of)(&outcome);
+        // The run measured 2.5 s.
+        assert!((value("full handshakes/s") - 4.0).abs() < 1e-9);
+        assert!((value("resumed handshakes/s") - 10.0).abs() < 1e-9);
+        assert!((value("handshake p50 ms") - 2.0).abs() < 1e-9);
+        let written = serde_json::to_value(&outcome).unwrap();
+        assert_eq!(written["handshakes"]["failed_per_s"], 2.0);
+        assert_eq!(written["handshakes"]["full_time_ms"]["p50"], 3.0);
+        assert!(written["handshakes"]["resumed_time_ms"]["p50"].is_null(), "no such time is known");
+        assert!(serde_json::from_value::<Outcome>(written).unwrap().handshakes.is_some());
+        let without = crate::tests::outcome(1.0);
+        assert!(serde_json::to_value(&without).unwrap().get("handshakes").is_none());
+        assert!((Quantity::named("handshake p99 ms").unwrap().of)(&without).is_nan());
     }
 
     #[test]

@@ -34,8 +34,9 @@ impl Stages<'_> {
     /// The journal's key for a server's wrong replies.
     pub(crate) fn verification_key(spec: &Spec, setting: &Setting) -> String {
         let by = setting.application.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+        let over = setting.tls.map_or_else(String::new, |tls| format!(" over {tls}"));
         let exactly = number(&serde_json::to_string(&setting.workload).unwrap_or_default());
-        format!("verification of {spec} with {}{by} ({exactly:x})", setting.workload)
+        format!("verification of {spec} with {}{by}{over} ({exactly:x})", setting.workload)
     }
 
     /// The journal's key for the results of a server's long runs.
@@ -91,13 +92,16 @@ impl Stages<'_> {
     fn calibrating(self, point: &PointSpec) -> PointSpec {
         let mut setting = point.setting.clone();
         setting.load = self.0.saturating;
-        let Setting { workload, application, memory, share, .. } = &setting;
+        let Setting { workload, application, tls, memory, share, .. } = &setting;
         // The name has the interesting differences; the number separates settings that differ in anything.
         let exactly = serde_json::to_string(&(&setting, &point.servers[0])).unwrap_or_default();
         let exactly = number(&exactly);
         let mut name = format!("calibration, {workload}, {}", point.servers[0].name);
         if let Some(application) = application {
             let _ = write!(name, ", {application}");
+        }
+        if tls.is_some() {
+            name += ", over TLS";
         }
         if memory.is_some() {
             name += ", from disk";

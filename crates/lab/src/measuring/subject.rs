@@ -15,7 +15,7 @@ use crate::programs::child::output;
 use crate::programs::interrupt;
 use crate::programs::launcher::{Place, Server, TIMEOUT};
 use crate::servers::spec::{Kind, Spec};
-use crate::servers::{self, Constant, Endpoint, Ground, Running, script};
+use crate::servers::{self, Constant, Endpoint, Ground, Running, Secured, Tls, certificate, script};
 
 /// A running server. Dropping it ends it, first the processes in front, then those behind.
 #[derive(Debug)]
@@ -156,26 +156,31 @@ fn checking(kind: Kind) -> &'static [&'static str] {
         Kind::Lighttpd => &["-tt"],
         Kind::Apache | Kind::ApacheWorker => &["-t"],
         Kind::Haproxy => &["-c"],
-        Kind::Sluice | Kind::Ceiling | Kind::Command | Kind::Running => &[],
+        Kind::Sluice | Kind::Caddy | Kind::Ceiling | Kind::Command | Kind::Running => &[],
     }
 }
 
 /// A server's objection to its settings, if it has one and can be asked. A server without an option to
 /// check its configuration is started for a moment, without any request.
-pub(crate) fn objection(spec: &Spec, sluice: &Path, cpus: &[usize]) -> Result<Option<String>> {
+pub(crate) fn objection(
+    spec: &Spec,
+    tls: Option<Tls>,
+    sluice: &Path,
+    cpus: &[usize],
+) -> Result<Option<String>> {
     let scratch = tempfile::tempdir()?;
     if spec.kind == Kind::Sluice {
-        return refusal(spec, sluice, 1, scratch.path());
+        return refusal(spec, tls, sluice, 1, scratch.path());
     }
     let behind = servers::behind(spec)?;
     if let Some(behind) = &behind
-        && let Some(why) = objection(behind, sluice, cpus)?
+        && let Some(why) = objection(behind, None, sluice, cpus)?
     {
         return Ok(Some(format!("the server behind it: {why}")));
     }
     // A server that only works in front of an application has none here.
     let wants_application = match spec.kind {
-        Kind::Haproxy => behind.is_none(),
+        Kind::Haproxy => behind.is_none() && !servers::has_one_file(spec),
         Kind::Command => {
             spec.settings.iter().any(|word| word.contains("{socket}") || word.contains("{besim}"))
         }
@@ -188,9 +193,11 @@ pub(crate) fn objection(spec: &Spec, sluice: &Path, cpus: &[usize]) -> Result<Op
     let root = scratch.path().join("root");
     fs::create_dir(&root)?;
     fs::write(root.join(FILE), "x")?;
-    let constant = (spec.kind == Kind::Ceiling).then_some(Constant { target: FILE, closes: false });
+    let constant = servers::has_one_file(spec).then_some(Constant { target: FILE, closes: false });
+    let pem = scratch.path().join(certificate::FILE);
+    let secured = secured(tls, &pem)?;
     let plain = Ground::plain(&root, &network.addresses, scratch.path(), sluice);
-    let ground = Ground { constant, ..plain };
+    let ground = Ground { constant, secured, ..plain };
     let words = checking(spec.kind);
     if words.is_empty() {
         let why = |error: anyhow::Error| {
@@ -212,10 +219,20 @@ pub(crate) fn objection(spec: &Spec, sluice: &Path, cpus: &[usize]) -> Result<Op
     Ok((!output.status.success()).then(|| why.join(" ")))
 }
 
+/// What a server needs for this TLS, with the certificate in that file. Makes the file if it is missing.
+fn secured(tls: Option<Tls>, pem: &Path) -> Result<Option<Secured<'_>>> {
+    let secured = |tls| {
+        certificate::keep(pem)?;
+        Ok(Secured { tls, pem })
+    };
+    tls.map(secured).transpose()
+}
+
 /// The reason why sluice refuses these settings with this many addresses, if it does. An experiment's
 /// networks do not exist yet, so the check uses other addresses. Other servers have no such check.
 pub(crate) fn refusal(
     spec: &Spec,
+    tls: Option<Tls>,
     sluice: &Path,
     addresses: usize,
     scratch: &Path,
@@ -225,7 +242,9 @@ pub(crate) fn refusal(
     }
     let listen: Vec<_> =
         (1..=addresses).map(|host| std::net::SocketAddr::from(([127, 0, 0, host as u8], 0))).collect();
-    let ground = Ground::plain(scratch, &listen, scratch, sluice);
+    let pem = scratch.join(certificate::FILE);
+    let secured = secured(tls, &pem)?;
+    let ground = Ground { secured, ..Ground::plain(scratch, &listen, scratch, sluice) };
     let mut words = servers::parts(spec, &ground)?.remove(0).words;
     "check".clone_into(&mut words[1]);
     words.retain(|word| !word.starts_with("--status="));
@@ -251,7 +270,8 @@ mod tests {
     use super::*;
     use crate::programs::child::Process;
     use crate::programs::ports::free_port;
-    use crate::servers::Application;
+    use crate::servers::tls::Group;
+    use crate::servers::{Application, Version};
 
     /// A server that was started for a test, on two addresses at once.
     struct Started {
@@ -260,8 +280,12 @@ mod tests {
         _directory: TempDir,
     }
 
-    /// `None` if a program is not installed. Our own exists once it was built.
     fn start(text: &str, application: Option<&str>) -> Option<Started> {
+        start_with(text, application, None)
+    }
+
+    /// `None` if a program is not installed. Our own exists once it was built.
+    fn start_with(text: &str, application: Option<&str>, tls: Option<Tls>) -> Option<Started> {
         let spec: Spec = text.parse().unwrap();
         let sluice = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("sluice");
         let program = servers::executable(&spec, &sluice)?;
@@ -278,7 +302,11 @@ mod tests {
             application.prepare(directory.path()).unwrap();
         }
         let plain = Ground::plain(&root, &addresses, directory.path(), &sluice);
-        let ground = Ground { cpus: 2, capacity: 200, application: application.as_ref(), ..plain };
+        let pem = directory.path().join(certificate::FILE);
+        let secured = secured(tls, &pem).unwrap();
+        let constant = Some(Constant { target: "/file.html", closes: false });
+        let application = application.as_ref();
+        let ground = Ground { cpus: 2, capacity: 200, application, constant, secured, ..plain };
         let server = program.is_file().then(|| Subject::start(&spec, &ground, &networks[0], &[0, 0], &[]))?;
         Some(Started { server, addresses, _directory: directory })
     }
@@ -304,8 +332,13 @@ mod tests {
             "haproxy",
             "haproxy: behind=apache tune.bufsize=32768 option=splice-auto",
             "haproxy: behind=sluice",
+            "haproxy: behind=nothing",
+            "caddy",
+            "caddy: encode=gzip",
         ] {
-            let Some(Started { server, addresses, _directory }) = start(text, None) else { continue };
+            let Some(Started { server, addresses, _directory }) = start(text, None) else {
+                continue;
+            };
             let server = server.unwrap();
             for address in addresses {
                 let reply = get(address, "/file.html");
@@ -315,6 +348,59 @@ mod tests {
                 );
             }
             assert!(server.processes().unwrap().contains(&server.id()));
+        }
+    }
+
+    /// The reply to curl, which trusts exactly the lab's certificate, or curl's reason for none.
+    fn get_over_tls(address: SocketAddr, pem: &Path, options: &[&str]) -> Result<String, String> {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--show-error", "--include", "--http1.1", "--cacert"]).arg(pem);
+        curl.args(["--connect-to", &format!("localhost:443:{address}")]).args(options);
+        let output = curl.arg("https://localhost/file.html").output().expect("curl runs");
+        let told = if output.status.success() { Ok(output.stdout) } else { Err(output.stderr) };
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        told.map(text).map_err(text)
+    }
+
+    /// The lab tells all servers but sluice what they may speak. sluice takes what clients offer.
+    #[test]
+    fn each_server_speaks_the_tls_that_is_set() {
+        let new = Tls::of(None, None, None, None).unwrap();
+        let old = Tls::of(Some(Version::V12), Some(Group::Secp256r1), None, None).unwrap();
+        let of_new = ["--tlsv1.3", "--curves", "X25519", "--tls13-ciphers", "TLS_AES_256_GCM_SHA384"];
+        let of_old = ["--tls-max", "1.2", "--curves", "P-256", "--ciphers", "ECDHE-ECDSA-AES256-GCM-SHA384"];
+        for text in [
+            "sluice",
+            "nginx",
+            "lighttpd",
+            "apache",
+            "apache-worker: ThreadsPerChild=4 ServerLimit=2",
+            "caddy",
+            "haproxy",
+            "haproxy: behind=sluice",
+            "haproxy: behind=nothing",
+        ] {
+            for (tls, right, wrong) in [(new, &of_new[..], &of_old[..]), (old, &of_old, &of_new)] {
+                let Some(Started { server, addresses, _directory: directory }) =
+                    start_with(text, None, Some(tls))
+                else {
+                    continue;
+                };
+                let _server = match server {
+                    Err(error) if format!("{error:#}").contains("mod_openssl") => continue,
+                    server => server.unwrap(),
+                };
+                let pem = directory.path().join(certificate::FILE);
+                for address in addresses {
+                    let reply = get_over_tls(address, &pem, right).unwrap();
+                    assert!(
+                        reply.starts_with("HTTP/1.1 200 ") && reply.ends_with("\r\na file"),
+                        "{text}, {tls}: {reply}"
+                    );
+                    let refused = get_over_tls(address, &pem, wrong);
+                    assert!(refused.is_err() || text == "sluice", "{text}, {tls}: {refused:?}");
+                }
+            }
         }
     }
 
@@ -350,7 +436,7 @@ mod tests {
             if both.iter().flatten().any(|spec| servers::executable(spec, none).is_none()) {
                 continue;
             }
-            let said = objection(&spec, none, &[0]).unwrap();
+            let said = objection(&spec, None, none, &[0]).unwrap();
             let is_it =
                 told.map_or(said.is_none(), |told| said.as_ref().is_some_and(|said| said.contains(told)));
             assert!(is_it, "{text}: {said:?}");
@@ -361,7 +447,9 @@ mod tests {
     fn haproxy_asks_php_itself_and_what_that_does_is_noted() {
         let php = "php-fpm: workers=2 access.log={directory}/application.log access.format=%{microseconds}d";
         let text = "haproxy: behind=application server=\"maxconn 2\" timeout=\"queue 1s\"";
-        let Some(Started { server, addresses, _directory }) = start(text, Some(php)) else { return };
+        let Some(Started { server, addresses, _directory }) = start(text, Some(php)) else {
+            return;
+        };
         let server = match server {
             Err(error) if format!("{error:#}").contains("php-fpm is not installed") => return,
             server => server.unwrap(),
@@ -383,7 +471,9 @@ mod tests {
     fn an_application_is_there_before_its_server_and_answers_through_it() {
         let php = "php-fpm: workers=2 pm.max_requests=500";
         for text in ["nginx", "lighttpd", "apache", "apache-worker", "haproxy: behind=lighttpd"] {
-            let Some(Started { server, addresses, _directory }) = start(text, Some(php)) else { continue };
+            let Some(Started { server, addresses, _directory }) = start(text, Some(php)) else {
+                continue;
+            };
             let server = match server {
                 Err(error) if format!("{error:#}").contains("php-fpm is not installed") => return,
                 server => server.unwrap(),
@@ -441,7 +531,9 @@ mod tests {
             "apache: application.socket=tcp",
             "haproxy: behind=application application.socket=tcp",
         ] {
-            let Some(Started { server, addresses, _directory }) = start(text, Some(php)) else { continue };
+            let Some(Started { server, addresses, _directory }) = start(text, Some(php)) else {
+                continue;
+            };
             let server = match server {
                 Err(error) if format!("{error:#}").contains("php-fpm is not installed") => return,
                 server => server.unwrap(),
@@ -456,7 +548,9 @@ mod tests {
     fn each_replica_has_an_address_and_an_application() {
         let php = "php-fpm: workers=4";
         for text in ["nginx: replicas=direct", "lighttpd: replicas=indirect"] {
-            let Some(Started { server, addresses, _directory }) = start(text, Some(php)) else { continue };
+            let Some(Started { server, addresses, _directory }) = start(text, Some(php)) else {
+                continue;
+            };
             let server = match server {
                 Err(error) if format!("{error:#}").contains("php-fpm is not installed") => return,
                 server => server.unwrap(),

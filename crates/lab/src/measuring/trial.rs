@@ -46,7 +46,7 @@ use crate::programs::launcher::{Place, Server, announced};
 use crate::progress::Progress;
 use crate::record::outcome::Outcome;
 use crate::servers::spec::Spec;
-use crate::servers::{Application, Constant, Ground};
+use crate::servers::{Application, Constant, Ground, Secured, certificate};
 
 /// What all trials of an experiment share.
 #[derive(Clone, Debug)]
@@ -58,6 +58,8 @@ pub(crate) struct Site {
     pub(crate) sysctls: Vec<String>,
     /// The directory for sockets, and for compiled applications.
     pub(crate) scratch: PathBuf,
+    /// The file with the certificate of all servers that speak TLS, and its key.
+    pub(crate) pem: PathBuf,
 }
 
 /// The number of connections for which servers make room.
@@ -242,6 +244,16 @@ impl Site {
             format!("--cpus={}", list(client_cpus)),
             "--rules".to_owned(),
         ];
+        if let Some(tls) = block.setting.tls {
+            options.extend([
+                format!("--roots={}", self.pem.display()),
+                format!("--tls-name={}", certificate::NAME),
+                format!("--resumption={}", if tls.resumption { "on" } else { "off" }),
+                format!("--tls-version={}", tls.version),
+                format!("--tls-group={}", tls.group),
+                format!("--tls-cipher={}", tls.cipher),
+            ]);
+        }
         // Classes have their own rates.
         options.extend((!has_classes).then_some(load));
         options.extend(clients.iter().cloned());
@@ -342,6 +354,8 @@ struct Running {
     network: Network,
     /// What wrk requests.
     target: Option<String>,
+    /// How the URLs of the server begin.
+    scheme: &'static str,
     /// The directory for files of the server and its generator.
     directory: PathBuf,
 }
@@ -375,7 +389,8 @@ fn besim(site: &Site, network: &Network, directory: &Path) -> Result<Server> {
 impl Running {
     fn start(site: &Site, block: Block<'_>, spec: &Spec, directory: PathBuf) -> Result<Self> {
         fs::create_dir_all(&directory)?;
-        let Setting { workload, application, memory, disk, others, share, generator, .. } = block.setting;
+        let Setting { workload, application, tls, memory, disk, others, share, generator, .. } =
+            block.setting;
         let network = if let Some(running) = spec.running() {
             Network::of_running(running.address)
         } else if site.has_namespaces {
@@ -415,7 +430,9 @@ impl Running {
             over_tcp: None,
             programs: &site.scratch,
             besim: besim.as_ref().map(|besim| besim.address),
+            secured: tls.map(|tls| Secured { tls, pem: &site.pem }),
         };
+        let scheme = ground.scheme();
         let server = Subject::start(spec, &ground, &network, server_cpus, &wrapper);
         let server = server.context(NotStarted)?;
         if let Some(share) = &share
@@ -435,6 +452,7 @@ impl Running {
             bounded,
             network,
             target,
+            scheme,
             directory,
         })
     }
@@ -468,7 +486,8 @@ impl Running {
     }
 
     fn watch_load(&self, site: &Site, options: &[String], lengths: Lengths) -> Result<Seen> {
-        let targets = self.network.addresses.iter().map(|address| format!("--target=http://{address}"));
+        let scheme = self.scheme;
+        let targets = self.network.addresses.iter().map(|address| format!("--target={scheme}://{address}"));
         let filled = options.iter().map(|option| option.replace("{networks}", self.network.networks));
         let mut options: Vec<String> = targets.chain(filled).collect();
         // Clients of one link cannot reach another link.

@@ -44,10 +44,11 @@ impl Testbed {
 }
 
 /// The options that print a program's version, by the beginning of its name.
-const ASKED: [(&str, &str); 8] = [
+const ASKED: [(&str, &str); 9] = [
     ("nginx", "-v"),
     ("lighttpd", "-v"),
     ("apache2", "-v"),
+    ("caddy", "version"),
     ("haproxy", "-v"),
     ("php-fpm", "-v"),
     ("wrk", "-v"),
@@ -64,6 +65,9 @@ fn version(program: &Path) -> Option<String> {
     let said = [output.stdout, output.stderr].concat();
     let line = String::from_utf8_lossy(&said).lines().next()?.to_owned();
     let named = [("nginx version: ", ""), ("Server version: ", ""), ("HAProxy version ", "HAProxy/")];
+    // Caddy says its version without its name.
+    let line =
+        if name.starts_with("caddy") { format!("Caddy/{}", line.trim_start_matches('v')) } else { line };
     let line = named.iter().fold(line, |line, (usual, short)| line.replace(usual, short));
     Some(line.split_whitespace().take(2).collect::<Vec<_>>().join(" ").trim_end_matches(" -").to_owned())
 }
@@ -82,15 +86,18 @@ mod tests {
     fn only_programs_that_took_part_are_told_each_once() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
-        for (name, says) in
-            [("sluice-old", "sluice 0.0.9"), ("nginx", "nginx version: nginx/1.2"), ("mine", "oh")]
-        {
+        for (name, says) in [
+            ("sluice-old", "sluice 0.0.9"),
+            ("nginx", "nginx version: nginx/1.2"),
+            ("mine", "oh"),
+            ("caddy", "v2.6.2 h1:x"),
+        ] {
             fs::write(at(name), format!("#!/bin/sh\necho {says}\n")).unwrap();
             fs::set_permissions(at(name), Permissions::from_mode(0o755)).unwrap();
         }
-        let paths = ["nginx", "mine", "sluice-old", "nginx", "haproxy"].map(at);
+        let paths = ["nginx", "mine", "sluice-old", "nginx", "haproxy", "caddy"].map(at);
         let testbed = Testbed::describe(paths.iter().map(PathBuf::as_path));
-        assert_eq!(testbed.programs, ["nginx/1.2", "sluice 0.0.9"]);
+        assert_eq!(testbed.programs, ["nginx/1.2", "sluice 0.0.9", "Caddy/2.6.2 h1:x"]);
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub struct Outcome {
     pub replies_4xx_5xx_part: f64,
     /// How long clients waited for replies. With wrk, only the time after a request was sent.
     pub wait_ms: Times,
+    /// TLS handshakes on the connections that were opened in the measured time; `None` without TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handshakes: Option<Handshakes>,
     /// Calls by size of the body.
     pub by_size: Vec<OfSize>,
     /// How the server accepted connections, if it reports that.
@@ -139,6 +142,23 @@ impl Default for Times {
         let [mean, p50, p90, p99, p999, max] = [f64::NAN; 6];
         Self { mean, p50, p90, p99, p999, max, percentiles: Vec::new() }
     }
+}
+
+/// TLS handshakes. A time begins when TCP is connected, and ends when the client could send a request.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Handshakes {
+    /// Full handshakes.
+    pub full_per_s: f64,
+    /// Handshakes that resumed a session.
+    pub resumed_per_s: f64,
+    /// Handshakes that failed, or that clients gave up.
+    pub failed_per_s: f64,
+    /// The times of full and resumed handshakes.
+    pub time_ms: Times,
+    /// Those of full handshakes.
+    pub full_time_ms: Times,
+    /// Those of resumed handshakes.
+    pub resumed_time_ms: Times,
 }
 
 /// Calls for bodies of one class of sizes.

@@ -141,7 +141,7 @@ impl<'a> Group<'a> {
         let loads: Vec<String> =
             self.points.iter().map(|found| found.point.setting.load.to_string()).collect();
         let (experiment, setting) = (&self.scene.results.experiment, &self.points[0].point.setting);
-        let Setting { workload, clients, memory, disk, others, cold, share, .. } = setting;
+        let Setting { workload, clients, tls, memory, disk, others, cold, share, .. } = setting;
         let Setting { turn_us, both_cpus, cpus, receive, rules, lengths, generator, .. } = setting;
         let mut said = vec![format!("workload {workload}")];
         // Properties of the workload that its name does not show.
@@ -156,6 +156,7 @@ impl<'a> Group<'a> {
         said.push(format!("load {}", loads.join(", ")));
         said.extend((!generator.is_sluicelab()).then(|| format!("generator: {generator}")));
         said.extend(clients.iter().cloned());
+        said.extend(tls.map(|tls| tls.to_string()));
         said.extend(share.map(|share| format!("{share}% of a CPU for each server, {turn_us} us at a time")));
         let who = if *both_cpus { "servers and clients" } else { "servers" };
         said.extend(match cpus {

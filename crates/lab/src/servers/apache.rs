@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::application::Gateway;
-use super::{Endpoint, Ground, Settings, peer, write};
+use super::{Endpoint, Ground, Secured, Settings, Version, peer, write};
 use crate::servers::spec::Spec;
 
 /// An MPM, with good defaults for it.
@@ -43,10 +43,15 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>, mpm: &Mpm) -> Result<Vec<S
          <Directory />\nOptions FollowSymLinks\nAllowOverride None\n</Directory>\n",
         ground.root.display()
     );
+    let protocol = if ground.secured.is_some() { " https" } else { "" };
     for address in ground.listen {
-        let _ = writeln!(text, "Listen {address}");
+        let _ = writeln!(text, "Listen {address}{protocol}");
     }
     let mut modules = vec![format!("mpm_{}", mpm.name), "authz_core".into(), "mime".into(), "dir".into()];
+    if let Some(secured) = &ground.secured {
+        modules.push("ssl".into());
+        text += &tls(secured, &mut settings);
+    }
     if let Some(application) = ground.application {
         modules.extend(["proxy".into(), "proxy_fcgi".into()]);
         text += &handler(&application.gateway(ground)?);
@@ -97,6 +102,29 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>, mpm: &Mpm) -> Result<Vec<S
     }
     words.extend([&program, "-D", "FOREGROUND", "-f", &config].map(str::to_owned));
     Ok(words)
+}
+
+/// The lines for TLS. Tickets need no cache of sessions.
+fn tls(Secured { tls, pem }: &Secured<'_>, settings: &mut Settings<'_>) -> String {
+    let (pem, version, cipher) = (pem.display().to_string(), tls.version.openssl(), tls.cipher.openssl());
+    let (ciphers, protocol) = (
+        match tls.version {
+            Version::V12 => cipher.to_owned(),
+            Version::V13 => format!("{version} {cipher}"),
+        },
+        format!("-all +{version}"),
+    );
+    settings.set_all(&[
+        ("SSLEngine", "on"),
+        ("SSLCertificateFile", &pem),
+        ("SSLCertificateKeyFile", &pem),
+        ("SSLProtocol", &protocol),
+        ("SSLCipherSuite", &ciphers),
+        ("SSLOpenSSLConfCmd", &format!("Groups {}", tls.group.openssl())),
+        ("SSLSessionCache", "none"),
+        ("SSLSessionTickets", "on"),
+        ("SSLSessionCacheTimeout", "3600"),
+    ])
 }
 
 pub(super) fn directive(name: &str, value: &str) -> String {

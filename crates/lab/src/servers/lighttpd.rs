@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Endpoint, Ground, Settings, peer, write};
+use super::{Endpoint, Ground, Secured, Settings, Version, peer, write};
 use crate::servers::spec::Spec;
 
 /// lighttpd accepts at most 65,535 as the number of requests on a connection. It holds half as many
@@ -22,8 +22,14 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
         listen[0].ip(),
         listen[0].port(),
     );
+    let mut modules = Vec::new();
+    if let Some(secured) = &ground.secured {
+        modules.push("\"mod_openssl\"");
+        text += &tls(secured);
+    }
+    let ssl = if ground.secured.is_some() { "ssl.engine = \"enable\"" } else { "" };
     for address in &listen[1..] {
-        let _ = writeln!(text, "$SERVER[\"socket\"] == \"{address}\" {{ }}");
+        let _ = writeln!(text, "$SERVER[\"socket\"] == \"{address}\" {{ {ssl} }}");
     }
     let [max_fds, workers, capacity] =
         [2 * capacity + 1_000, workers, *capacity].map(|count| count.to_string());
@@ -55,16 +61,33 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
         };
         let pool = format!("{server}, \"check-local\" => \"disable\"{root}");
         let _ = writeln!(text, "fastcgi.server = ( \"{requests}\" => (({pool})) )");
-        usual[0].1 = "(\"mod_fastcgi\")";
+        modules.push("\"mod_fastcgi\"");
         // Replies go to clients as they come, and are not first collected on the disk.
         usual.push(("server.stream-response-body", "1"));
     }
+    let modules = format!("({})", modules.join(", "));
+    usual[0].1 = &modules;
     text += &settings.set_all(&usual);
     text += &settings.rest();
     let config = write(ground, "lighttpd.conf", &text)?;
     let program = peer(spec, "lighttpd")?;
     knows_all(&program, &config)?;
     Ok([&program, "-D", "-f", &config].map(str::to_owned).into())
+}
+
+/// The lines for TLS.
+fn tls(Secured { tls, pem }: &Secured<'_>) -> String {
+    let (version, group, cipher) = (tls.version.openssl(), tls.group.openssl(), tls.cipher.openssl());
+    let ciphers = match tls.version {
+        Version::V12 => "CipherString",
+        Version::V13 => "Ciphersuites",
+    };
+    format!(
+        "ssl.engine = \"enable\"\nssl.pemfile = \"{}\"\n\
+         ssl.openssl.ssl-conf-cmd = (\"MinProtocol\" => \"{version}\", \"MaxProtocol\" => \"{version}\", \
+         \"{ciphers}\" => \"{cipher}\", \"Groups\" => \"{group}\")\n",
+        pem.display()
+    )
 }
 
 /// Numbers and lists stay as they are; all other values get quotes.

@@ -7,6 +7,8 @@
 //!
 //! A [`script`] beside each trial's results starts its server again.
 //!
+//! With [`Secured`], all servers speak the same TLS, with one certificate.
+//!
 //! A server is a program, or several programs of which clients talk to the last. [`Part`]s of it are also a
 //! server behind a proxy, and an [`Application`] to which the server passes requests by FastCGI. The lab
 //! decides how they are [arranged](arrangement): as replicas, each with its own application, or as one.
@@ -14,7 +16,9 @@
 mod apache;
 mod application;
 mod arrangement;
+mod caddy;
 mod ceiling;
+pub(crate) mod certificate;
 mod haproxy;
 mod lighttpd;
 mod nginx;
@@ -22,11 +26,13 @@ mod running;
 pub(crate) mod script;
 mod sluice;
 pub mod spec;
+pub mod tls;
 
 pub use application::Application;
 pub(crate) use application::WORK;
 pub use running::Running;
 pub(crate) use sluice::STATUS;
+pub use tls::{Secured, Tls, Version};
 
 use std::fmt;
 use std::fs;
@@ -66,6 +72,8 @@ pub struct Ground<'a> {
     pub programs: &'a Path,
     /// The address of the back-end simulator that an application uses.
     pub besim: Option<SocketAddr>,
+    /// What it needs for TLS; `None`: it speaks HTTP without TLS.
+    pub secured: Option<Secured<'a>>,
 }
 
 /// A single file that all clients request.
@@ -78,8 +86,8 @@ pub struct Constant<'a> {
 }
 
 impl<'a> Ground<'a> {
-    /// Conditions for a server with one CPU and a thousand connections, without an application, with all
-    /// files in one directory.
+    /// Conditions for a server with one CPU and a thousand connections, without an application and without
+    /// TLS, with all files in one directory.
     pub fn plain(root: &'a Path, listen: &'a [SocketAddr], directory: &'a Path, sluice: &'a Path) -> Self {
         Self {
             root,
@@ -94,7 +102,13 @@ impl<'a> Ground<'a> {
             over_tcp: None,
             programs: directory,
             besim: None,
+            secured: None,
         }
+    }
+
+    /// How its URLs begin.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.secured.is_some() { "https" } else { "http" }
     }
 }
 
@@ -186,6 +200,7 @@ pub fn lines(spec: &Spec, settings: &[String]) -> Vec<String> {
         Kind::Nginx => nginx::directive,
         Kind::Lighttpd => lighttpd::line,
         Kind::Apache | Kind::ApacheWorker => apache::directive,
+        Kind::Caddy => caddy::directive,
         Kind::Haproxy | Kind::Ceiling | Kind::Command | Kind::Running => return settings.to_vec(),
     };
     let lines = settings.iter().map(|setting| {
@@ -213,6 +228,7 @@ fn server(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
         Kind::Lighttpd => lighttpd::words(spec, ground)?,
         Kind::Apache => apache::words(spec, ground, &apache::EVENT)?,
         Kind::ApacheWorker => apache::words(spec, ground, &apache::WORKER)?,
+        Kind::Caddy => caddy::words(spec, ground)?,
         Kind::Haproxy => return haproxy::parts(spec, ground),
         Kind::Ceiling => ceiling::words(spec, ground)?,
         Kind::Running => bail!("{} is already running", spec.name),
@@ -225,13 +241,18 @@ fn server(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
 }
 
 /// The names that a word may have in braces.
-pub(crate) const FILLED: [&str; 7] = ["port", "host", "root", "cpus", "directory", "socket", "besim"];
+pub(crate) const FILLED: [&str; 8] =
+    ["port", "host", "root", "cpus", "directory", "socket", "besim", CERTIFICATE];
+
+/// The name for the file with certificate and key.
+const CERTIFICATE: &str = "certificate";
 
 impl Ground<'_> {
     /// A word of a custom command, with all names in braces filled in.
     fn fill(&self, word: &str) -> String {
         let address = self.listen[0];
         let besim = self.besim.map(|address| address.to_string()).unwrap_or_default();
+        let pem = self.secured.map(|secured| secured.pem.display().to_string()).unwrap_or_default();
         let values = [
             address.port().to_string(),
             address.ip().to_string(),
@@ -240,6 +261,7 @@ impl Ground<'_> {
             self.directory.display().to_string(),
             application::socket(self).to_string(),
             besim,
+            pem,
         ];
         let named = FILLED.into_iter().zip(values);
         named.fold(word.to_owned(), |word, (name, value)| word.replace(&format!("{{{name}}}"), &value))
@@ -262,10 +284,42 @@ pub(crate) const CANNOT_HAND_ON: &str = "it cannot pass requests to an applicati
 pub(crate) fn can_hand_on(spec: &Spec) -> bool {
     match spec.kind {
         Kind::Sluice | Kind::Nginx | Kind::Lighttpd | Kind::Apache | Kind::ApacheWorker => true,
+        Kind::Haproxy if haproxy::stands_alone(spec) => false,
         Kind::Haproxy => behind(spec).is_ok_and(|behind| behind.is_none_or(|behind| can_hand_on(&behind))),
-        Kind::Ceiling | Kind::Running => false,
+        Kind::Caddy | Kind::Ceiling | Kind::Running => false,
         Kind::Command => spec.settings.iter().any(|word| word.contains("{socket}")),
     }
+}
+
+/// The reason why a server cannot speak TLS.
+pub(crate) const CANNOT_SPEAK_TLS: &str = "it cannot speak TLS; allowed with tls: sluice, nginx, lighttpd, \
+    apache, apache-worker, caddy, haproxy, and commands that name {certificate}, a file with certificate and \
+    key in PEM";
+
+/// Whether the lab can have the server speak TLS.
+pub(crate) fn can_speak_tls(spec: &Spec) -> bool {
+    match spec.kind {
+        Kind::Sluice
+        | Kind::Nginx
+        | Kind::Lighttpd
+        | Kind::Apache
+        | Kind::ApacheWorker
+        | Kind::Caddy
+        | Kind::Haproxy => true,
+        Kind::Ceiling | Kind::Running => false,
+        Kind::Command => names_certificate(spec),
+    }
+}
+
+/// Whether it is a command that needs a certificate.
+pub(crate) fn names_certificate(spec: &Spec) -> bool {
+    spec.kind == Kind::Command
+        && spec.settings.iter().any(|word| word.contains(&format!("{{{CERTIFICATE}}}")))
+}
+
+/// Whether it answers all requests with one file.
+pub(crate) fn has_one_file(spec: &Spec) -> bool {
+    spec.kind == Kind::Ceiling || (spec.kind == Kind::Haproxy && haproxy::stands_alone(spec))
 }
 
 /// Whether the lab reads its status: only for sluice, and not with several replicas.
@@ -288,6 +342,7 @@ pub(crate) fn executable(spec: &Spec, sluice: &Path) -> Option<PathBuf> {
         Kind::Nginx => "nginx",
         Kind::Lighttpd => "lighttpd",
         Kind::Apache | Kind::ApacheWorker => "apache2",
+        Kind::Caddy => "caddy",
         Kind::Haproxy => "haproxy",
         Kind::Running => return None,
         Kind::Ceiling => return ceiling::program(spec, sluice).canonicalize().ok(),
@@ -439,6 +494,21 @@ mod tests {
         let (words, file) = configured("sluice: --workers=4 placement.mapping=\"direct\"", None);
         assert!(words.contains(&"--workers=4".to_owned()), "{words:?}");
         assert!(file.contains("placement.mapping=\"direct\""), "{file}");
+    }
+
+    #[test]
+    fn a_command_gets_the_certificate() {
+        let listen = ["127.0.0.1:8443".parse().unwrap()];
+        let (directory, pem) = (Path::new("/t"), Path::new("/run/tls.pem"));
+        let secured = Some(Secured { tls: Tls::of(None, None, None, None).unwrap(), pem });
+        let ground =
+            Ground { secured, ..Ground::plain(Path::new("/"), &listen, directory, Path::new("/bin/true")) };
+        let spec: Spec = "mine = ./server --tls {host}:{port} --pem={certificate}".parse().unwrap();
+        assert!(can_speak_tls(&spec) && names_certificate(&spec));
+        let words = parts(&spec, &ground).unwrap().pop().unwrap().words;
+        assert_eq!(words, ["./server", "--tls", "127.0.0.1:8443", "--pem=/run/tls.pem"]);
+        let plain: Spec = "mine = ./server {port}".parse().unwrap();
+        assert!(!can_speak_tls(&plain) && !names_certificate(&plain));
     }
 
     #[test]

@@ -24,6 +24,9 @@ pub(crate) const CONFIGURATIONS: [&str; 3] = ["conf", "cfg", "toml"];
 const ENVIRONMENT: [&str; 10] =
     ["PATH", "LD_", "MALLOC_", "GLIBC_TUNABLES", "LANG", "LC_", "TZ", "PHP", "OPENSSL_", "SSL_"];
 
+/// The file with certificate and key.
+const PEM: &str = "$run/tls.pem";
+
 /// The marker for the end of a file within the script.
 const END: &str = "END_OF_FILE";
 
@@ -111,7 +114,8 @@ fn text(
         let sockets = if part.listens.iter().all(is_socket) { sockets } else { Vec::new() };
         background(&mut text, &command(part), &sockets);
     }
-    let _ = writeln!(text, "echo \"http://$host:$port/ serves $root; its files are in $run\" >&2");
+    let scheme = ground.scheme();
+    let _ = writeln!(text, "echo \"{scheme}://$host:$port/ serves $root; its files are in $run\" >&2");
     let is_alone = !text.contains(BACKGROUND);
     let _ = if is_alone {
         writeln!(text, "exec {}", command(last))
@@ -134,6 +138,15 @@ fn configure(text: &mut String, ground: &Ground<'_>, variables: &Variables) -> R
         let written = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let written = variables.filled(written.trim_end_matches('\n'), "\\$`");
         let _ = writeln!(files, "cat >\"$run/{relative}\" <<{END}\n{written}\n{END}");
+    }
+    if ground.secured.is_some() {
+        // Reports have this script, and a report should have no private key. So the script makes its own.
+        let _ = writeln!(
+            files,
+            "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 \\\n  \
+             -subj /CN=sluicelab -addext subjectAltName=DNS:localhost \\\n  \
+             -keyout \"{PEM}\" -out \"{PEM}\" 2>/dev/null"
+        );
     }
     let directories: Vec<String> = directories.iter().map(|directory| format!("\"{directory}\"")).collect();
     let _ = write!(text, "mkdir -p {}\n{files}", directories.join(" "));
@@ -183,8 +196,10 @@ impl Variables {
             (ground.programs, "$run"),
             (ground.root, "$root"),
         ];
+        let pem = ground.secured.map(|secured| (secured.pem, PEM));
+        let paths = paths.iter().chain(&pem);
         let mut all: Vec<(String, String)> =
-            paths.iter().map(|(path, name)| (path.display().to_string(), (*name).to_owned())).collect();
+            paths.map(|(path, name)| (path.display().to_string(), (*name).to_owned())).collect();
         let mut host = |address: IpAddr, name: String| all.push((address.to_string(), name));
         for (number, address) in ground.listen.iter().enumerate() {
             let name = if number == 0 { "$host".to_owned() } else { format!("$host{}", number + 1) };
@@ -259,6 +274,7 @@ fn braced(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::servers::{Secured, Tls};
 
     #[test]
     fn values_of_a_trial_are_variables() {
@@ -279,6 +295,10 @@ mod tests {
         ] {
             assert_eq!(variables.word(word), expected, "{word}");
         }
+        let tls = Tls::of(None, None, None, None).unwrap();
+        let secured = Some(Secured { tls, pem: Path::new("/results/tls.pem") });
+        let variables_of_tls = Variables::of(&Ground { secured, ..ground });
+        assert_eq!(variables_of_tls.word("--key=/results/tls.pem"), "\"--key=${run}/tls.pem\"");
         let configuration = "server.port = 8080\nbacklog = 8080\nroot /srv/www; fastcgi_param A $a;";
         let filled = variables.filled(configuration, "\\$`");
         assert_eq!(filled, "server.port = ${port}\nbacklog = 8080\nroot ${root}; fastcgi_param A \\$a;");

@@ -32,7 +32,12 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
     let executable = spec.program.as_deref().unwrap_or(sluice);
     let mut words = vec![executable.display().to_string(), "serve".to_owned(), root.display().to_string()];
     words.push(format!("--config={config}"));
-    words.extend(listen.iter().map(|address| format!("--listen={address}")));
+    let option = if ground.secured.is_some() { "--listen-tls" } else { "--listen" };
+    words.extend(listen.iter().map(|address| format!("{option}={address}")));
+    if let Some(secured) = ground.secured {
+        let pem = secured.pem.display();
+        words.extend([format!("--certificate={pem}"), format!("--key={pem}")]);
+    }
     words.push(format!("--status=unix:{}", sockets.join(STATUS).display()));
     words.extend(options.into_iter().cloned());
     Ok(words)

@@ -38,6 +38,8 @@ pub enum Kind {
     Apache,
     /// Apache httpd with its worker MPM, that of the 2012 paper.
     ApacheWorker,
+    /// Caddy.
+    Caddy,
     /// `HAProxy` in front of another server.
     Haproxy,
     /// A server that parses nothing and sends one reply. It shows the least that a request costs.
@@ -49,12 +51,13 @@ pub enum Kind {
 }
 
 /// The names of kinds that need no command.
-const KNOWN: [(&str, Kind); 7] = [
+const KNOWN: [(&str, Kind); 8] = [
     ("sluice", Kind::Sluice),
     ("nginx", Kind::Nginx),
     ("lighttpd", Kind::Lighttpd),
     ("apache", Kind::Apache),
     ("apache-worker", Kind::ApacheWorker),
+    ("caddy", Kind::Caddy),
     ("haproxy", Kind::Haproxy),
     ("ceiling", Kind::Ceiling),
 ];
@@ -67,6 +70,7 @@ impl Kind {
             Self::Nginx => "nginx.conf",
             Self::Lighttpd => "lighttpd.conf",
             Self::Apache | Self::ApacheWorker => "apache2.conf",
+            Self::Caddy => "Caddyfile",
             Self::Haproxy => "haproxy.cfg",
             Self::Ceiling | Self::Command | Self::Running => "its command line",
         }
@@ -79,9 +83,9 @@ impl Kind {
 }
 
 const ALLOWED: &str = "allowed: a server that the lab knows (sluice, nginx, lighttpd, apache, apache-worker, \
-    haproxy, ceiling), one with settings ('sluice: --architecture=amped'), with a name of its own ('four = \
-    sluice: --workers=4'), another build ('old = sluice@path/to/sluice'), any command ('mine = ./server \
-    --port {port} {root}'), or one that runs already (http://127.0.0.1:8080/)";
+    caddy, haproxy, ceiling), one with settings ('sluice: --architecture=amped'), with a name of its own \
+    ('four = sluice: --workers=4'), another build ('old = sluice@path/to/sluice'), any command ('mine = \
+    ./server --port {port} {root}'), or one that runs already (http://127.0.0.1:8080/)";
 
 impl FromStr for Spec {
     type Err = String;

@@ -27,6 +27,7 @@ use crate::progress::Progress;
 use crate::record::tuned::{ALL, Dimension, FOUND, FRESH, Found, PASS, Pass, Rank, STEP};
 use crate::report::results::{EXPERIMENT, JOURNAL, Results};
 use crate::run::{self, Refused};
+use crate::servers::Tls;
 use crate::servers::spec::{Kind, Spec};
 use crate::statistics::FEWEST_ROUNDS;
 use crate::unique::unique;
@@ -52,7 +53,7 @@ pub fn usual(kind: Kind) -> Vec<Dimension> {
         ],
         Kind::Lighttpd => &["server.max-worker=0,2,4,8,16", "server.network-backend=sendfile,writev"],
         Kind::Apache | Kind::ApacheWorker => &["ThreadsPerChild=16,32,64,128", "EnableSendfile=Off,On"],
-        Kind::Haproxy | Kind::Ceiling | Kind::Command | Kind::Running => &[],
+        Kind::Caddy | Kind::Haproxy | Kind::Ceiling | Kind::Command | Kind::Running => &[],
     };
     all.iter().filter_map(|text| text.parse().ok()).collect()
 }
@@ -157,13 +158,13 @@ impl Search {
             }
         }
         let text = self.text(&name, &candidates, rounds).map_err(refused)?;
-        run::check(&text, &directory.join(&name), means)?;
-        if let Some(why) = run::objection(&self.server, means)? {
+        let tls = run::check(&text, &directory.join(&name), means)?.experiment.points[0].setting.tls;
+        if let Some(why) = run::objection(&self.server, tls, means)? {
             return Err(Refused::new(&anyhow!("{}: {why}", self.server)));
         }
         for (number, dimension) in self.dimensions.iter().enumerate() {
             for value in 0..dimension.values.len() {
-                self.takes(number, value, means)?;
+                self.takes(number, value, tls, means)?;
             }
         }
         Ok(())
@@ -171,13 +172,13 @@ impl Search {
 
     /// Checks that the server accepts a value: alone, or with some values of the others, which the value
     /// may need.
-    fn takes(&self, dimension: usize, value: usize, means: &Means) -> Result<(), Refused> {
+    fn takes(&self, dimension: usize, value: usize, tls: Option<Tls>, means: &Means) -> Result<(), Refused> {
         let chosen = &self.dimensions[dimension];
         let alone = self.with(&[chosen.with(&chosen.values[value])]);
-        let Some(why) = run::objection(&alone, means)? else { return Ok(()) };
+        let Some(why) = run::objection(&alone, tls, means)? else { return Ok(()) };
         let with_others = self.all().into_iter().filter(|candidate| candidate[dimension] == value);
         for candidate in with_others.take(MOST_ASKED) {
-            if run::objection(&self.server(&candidate), means)?.is_none() {
+            if run::objection(&self.server(&candidate), tls, means)?.is_none() {
                 return Ok(());
             }
         }

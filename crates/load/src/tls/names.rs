@@ -38,6 +38,12 @@ impl FromStr for Name {
     }
 }
 
+impl fmt::Display for Name {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0.to_str())
+    }
+}
+
 impl Version {
     pub(super) const ALL: [Self; 2] = [Self::V12, Self::V13];
 
@@ -161,7 +167,7 @@ mod tests {
         assert!("AES".parse::<Cipher>().unwrap_err().contains(", TLS_CHACHA20_POLY1305_SHA256, "));
         assert_eq!("1.1".parse::<Version>().unwrap_err(), "allowed: 1.2, 1.3");
         for name in ["example.org", "localhost", "127.0.0.1", "::1"] {
-            assert!(name.parse::<Name>().is_ok(), "{name}");
+            assert_eq!(name.parse::<Name>().unwrap().to_string(), name);
         }
         assert!("a b".parse::<Name>().is_err());
     }

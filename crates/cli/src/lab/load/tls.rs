@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use load::report::AskedOfTls;
-use load::tls::{Cipher, Group, Roots, Settings, Version};
+use load::tls::{Cipher, Group, Name, Roots, Settings, Version};
 
 use crate::lab::BadInput;
 use crate::lab::values::Target;
@@ -20,6 +20,11 @@ pub(super) struct TlsOptions {
     /// Accept every certificate. The server must still have its key
     #[arg(long)]
     insecure: bool,
+
+    /// The name that the server's certificate must have, and that is sent to the server [default: the host
+    /// of the target]
+    #[arg(long, value_name = "NAME")]
+    tls_name: Option<Name>,
 
     /// Whether connections resume sessions of earlier connections of the same thread; off: all handshakes are
     /// full [default: on]
@@ -75,12 +80,21 @@ impl TlsOptions {
         })
     }
 
+    /// The target, with the name that its certificate must have if that is not its host.
+    pub(super) fn named(&self, mut target: Target) -> Target {
+        if let Some(name) = &self.tls_name {
+            target.server = target.server.named(name.clone());
+        }
+        target
+    }
+
     /// The first of these options that is used, with its value.
     fn used(&self) -> Option<String> {
-        let Self { roots, insecure, resumption, tls_version, tls_group, tls_cipher } = self;
+        let Self { roots, insecure, tls_name, resumption, tls_version, tls_group, tls_cipher } = self;
         let all = [
             roots.as_ref().map(|file| format!("--roots {}", file.display())),
             insecure.then(|| "--insecure".to_owned()),
+            tls_name.as_ref().map(|name| format!("--tls-name {name}")),
             resumption
                 .map(|which| format!("--resumption {}", if which == Resumption::On { "on" } else { "off" })),
             tls_version.map(|version| format!("--tls-version {version}")),

@@ -22,6 +22,82 @@ fn error(text: &str) -> String {
     Experiment::parse(text).unwrap_err()
 }
 
+/// One point with these servers and keys.
+fn with_keys(servers: &str, keys: &str) -> String {
+    format!("title = 't'\nservers = [{servers}]\n[[points]]\nworkload = 'single'\nload = '1x'\n{keys}")
+}
+
+#[test]
+fn tls_is_set_for_all_points_or_for_one() {
+    let text = "title = 't'\nservers = ['nginx', 'sluice']\ntls = true\ntls_version = '1.2'\n\
+                [[points]]\nworkload = 'single'\nload = '64 sessions'\n\
+                [[points]]\nname = 'full'\nworkload = 'single'\nload = '64 sessions'\n\
+                tls_version = '1.3'\ntls_group = 'SECP256R1'\ntls_resumption = false\n\
+                [[points]]\nname = 'plain'\nworkload = 'single'\nload = '64 sessions'\ntls = false\n";
+    let points = Experiment::parse(text).unwrap().points;
+    let told: Vec<Option<String>> =
+        points.iter().map(|point| point.setting.tls.map(|tls| tls.to_string())).collect();
+    let old = "TLS 1.2, x25519, TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, sessions are resumed";
+    let new = "TLS 1.3, secp256r1, TLS_AES_256_GCM_SHA384, all handshakes are full";
+    assert_eq!(told, [Some(old.to_owned()), Some(new.to_owned()), None]);
+    let written = serde_json::to_value(&points[1].setting).unwrap();
+    assert_eq!(written["tls"]["cipher"], "TLS_AES_256_GCM_SHA384", "a reader of the journal knows it");
+    // Journals from before there was TLS have the same settings.
+    assert!(serde_json::to_value(&points[2].setting).unwrap().get("tls").is_none());
+}
+
+#[test]
+fn tls_that_cannot_be_is_refused_with_what_is_allowed() {
+    for (servers, keys, told) in [
+        ("'nginx'", "tls = 'yes'", "expected a boolean"),
+        ("'nginx'", "tls = true\ntls_version = '1.1'", "\"1.1\" is not allowed; allowed: 1.2, 1.3"),
+        (
+            "'nginx'",
+            "tls = true\ntls_group = 'x448'",
+            "line 7: points[0]: \"x448\" is not allowed; allowed: x255",
+        ),
+        (
+            "'nginx'",
+            "tls = true\ntls_cipher = 'AES'",
+            "\"AES\" is not allowed; allowed: TLS_AES_256_GCM_SHA384",
+        ),
+        (
+            "'nginx'",
+            "tls = true\ntls_version = '1.2'\ntls_cipher = 'TLS_AES_128_GCM_SHA256'",
+            "line 8: points[0]: tls_cipher: TLS_AES_128_GCM_SHA256 is not in TLS 1.2; allowed: TLS_ECDHE_",
+        ),
+        ("'nginx'", "tls_group = 'x25519'", "line 6: points[0]: tls_group: x25519 is set, and tls is not"),
+        ("'nginx'", "tls_resumption = false", "tls_resumption: false is set, and tls is not; allowed: with"),
+        ("'ceiling'", "tls = true", "tls: ceiling: it cannot speak TLS; allowed with tls: sluice, nginx, "),
+        ("'mine = ./a {port}'", "tls = true", "tls: mine: it cannot speak TLS; allowed"),
+        ("'mine = ./a {port} {certificate}'", "", "servers: mine names {certificate}, and there is none"),
+        ("'http://127.0.0.1:1/'", "tls = true", "is already running, and the lab cannot change it"),
+        (
+            "'nginx'",
+            "tls = true\nclients = ['--tls-group=x25519']",
+            "clients: \"--tls-group=x25519\" is not allowed; allowed: the keys tls, tls_version",
+        ),
+        ("'nginx'", "compare = ['full handshakes/s']", "compare: full handshakes/s is of TLS handshakes;"),
+        ("'nginx'", "tls_verson = '1.3'", "\"tls_verson\" is no key of a point (is it tls_version?)"),
+    ] {
+        let workload =
+            if servers.contains("http:") { "workload = 'paths: path=/'" } else { "workload = 'single'" };
+        let text = with_keys(servers, keys).replace("workload = 'single'", workload);
+        let error = error(&text);
+        assert!(error.contains(told), "{keys}: {error}");
+    }
+    let by_wrk = with_keys("'nginx'", "tls = true\ngenerator = 'wrk'").replace("1x", "64 sessions");
+    assert!(error(&by_wrk).contains("generator: wrk does not support tls; allowed with tls: the generator"));
+    let idle = with_keys("'nginx'", "tls = true").replace("'single'", "'single: idle=3'");
+    assert!(error(&idle).contains("workload: idle=3, and idle clients make no handshake"));
+    let mine = with_keys("'mine = ./a {port} {certificate}'", "tls = true\ncompare = ['handshake p99 ms']");
+    assert!(Experiment::parse(&mine).is_ok());
+    let alone = with_keys("'haproxy: behind=nothing'", "tls = true");
+    assert!(Experiment::parse(&alone).is_ok());
+    let many = alone.replace("'single'", "'specweb99'");
+    assert!(error(&many).contains("answers every request with one file, and the workload is specweb99"));
+}
+
 #[test]
 fn points_are_each_workload_under_each_load() {
     let experiment = Experiment::parse(SMALL).unwrap();

@@ -65,7 +65,8 @@ struct Options {
     #[arg(long, value_name = "N", default_value_t = 0)]
     workers: usize,
     /// Have the kernel accept, receive and send, by a ring. Only from memory
-    #[arg(long, conflicts_with_all = ["workers", "file"])]
+    #[arg(long, conflicts_with = "workers", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+          default_value_t = false, default_missing_value = "true")]
     ring: bool,
     /// With --ring: send from memory without a copy
     #[arg(long, requires = "ring")]

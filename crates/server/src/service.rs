@@ -223,6 +223,26 @@ impl Service {
             return socket::recv(socket, room);
         }
         let received = socket::recv_waiting(socket, room);
+        self.has_waited(received)
+    }
+
+    /// As [`receive`](Self::receive), and appends at most `most` bytes to `bytes`.
+    pub fn receive_behind(
+        &mut self,
+        socket: impl AsFd,
+        bytes: &mut Vec<u8>,
+        most: usize,
+    ) -> io::Result<usize> {
+        bytes.reserve(most);
+        if !std::mem::take(&mut self.awaits_input) {
+            return socket::recv_behind(socket, bytes, most);
+        }
+        let received = socket::recv_waiting_behind(socket, bytes, most);
+        self.has_waited(received)
+    }
+
+    /// A new turn begins after a wait for input.
+    fn has_waited(&mut self, received: io::Result<usize>) -> io::Result<usize> {
         self.begin_turn();
         received.map_err(|error| match error.kind() {
             io::ErrorKind::Interrupted => io::ErrorKind::WouldBlock.into(),
@@ -310,10 +330,10 @@ impl Service {
 
     /// The reply that redirects a request to https, with the same host and target. `None`: the request is
     /// answered as it is, because it asks for what proves to a certificate authority that the host is ours
-    /// (RFC 8555 section 8.3), or has no host.
+    /// (RFC 8555 section 8.3), is for the server as a whole (`OPTIONS *`), or has no host.
     pub fn redirect_to_https(&mut self, head: &Head<'_>) -> Option<Plan<Pin>> {
         let host = head.host_name().filter(|host| !host.is_empty())?;
-        let port = self.https_port.filter(|_| !is_acme_challenge(head.path))?;
+        let port = self.https_port.filter(|_| !is_acme_challenge(head.path) && head.path != b"*")?;
         let sheet = self.sheet();
         Some(self.content.redirect_to_https(head, (host, port), sheet, &self.stamp))
     }

@@ -17,15 +17,34 @@ pub use stat::{DirectoryEntry, FileKind, FileStat, FileTime, list, stat, stat_in
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, MemfdFlags, SealFlags};
 use rustix::io::Errno;
+
+/// Opens a file to read. Unlike otherwise, the opening of a pipe does not wait for a writer. open(2) with
+/// `O_NONBLOCK`.
+pub fn open_at_once(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
 
 /// Reads from `offset` into `buffer`, without moving a position. 0 means the end of the file. pread(2).
 #[inline]
 pub fn read_at(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     Ok(rustix::io::pread(fd, buffer, offset)?)
+}
+
+/// Reads from `offset` and appends to `buffer`: at most `most` bytes, without moving a position. 0 means
+/// the end of the file. pread(2).
+pub fn read_behind(fd: impl AsFd, buffer: &mut Vec<u8>, most: usize, offset: u64) -> io::Result<usize> {
+    let length = buffer.len();
+    buffer.reserve(most);
+    let (read, _) = rustix::io::pread(fd, &mut buffer.spare_capacity_mut()[..most], offset)?;
+    let count = read.len();
+    // SAFETY: this many bytes after the existing ones have just been written, within the capacity.
+    unsafe { buffer.set_len(length + count) };
+    Ok(count)
 }
 
 /// The current path of an open file. `proc_pid_fd(5)`.

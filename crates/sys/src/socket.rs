@@ -27,8 +27,9 @@ pub use listen::{
 };
 pub use passing::{MOST_PASSED, recv_with, recv_with_waiting, recv_without, send_with};
 pub use transfer::{
-    Slice, recv, recv_behind, recv_waiting, send, send_at_once, send_file, send_more, send_more_at_once,
-    send_slices, send_slices_at_once, send_without_delay, set_cork, set_nonblocking, write_vectored,
+    Slice, recv, recv_behind, recv_waiting, recv_waiting_behind, send, send_at_once, send_file, send_more,
+    send_more_at_once, send_slices, send_slices_at_once, send_without_delay, set_cork, set_nonblocking,
+    write_vectored,
 };
 pub use unix::{SocketFile, check_connect, check_unix, listen_unix, listen_with_client};
 pub use zero_copy::{Uncopied, has_zero_copy, segment, send_uncopied, set_zero_copy};

@@ -43,6 +43,7 @@ const TESTS: &[Test] = tests![
         certificates_by_name,
         hosts_of_other_certificates,
         renewed_certificates,
+        reloads_that_fail,
         renewed_while_clients_come,
         plain_http_to_a_tls_listener,
         redirects_to_https,
@@ -363,6 +364,30 @@ fn renewed_certificates(variant: &Variant) {
     assert_eq!(subject(), "renewed.example");
 }
 
+/// Settings that do not come into use take no certificate from those that are.
+fn reloads_that_fail(variant: &Variant) {
+    let authority = Authority::create();
+    let https = Https::of(setup(variant, &authority, ""));
+    let file = https.server.directory().join("sluice.toml");
+    let before = fs::read_to_string(&file).expect("settings");
+    let others = issue(&authority, https.directory(), "other", &["other.example"]);
+    let is_of_pair = |line: &&str| line.starts_with("certificate = ") || line.starts_with("key = ");
+    let kept: Vec<_> = before.lines().filter(|line| !is_of_pair(line)).collect();
+    // No machine has this address (RFC 5737).
+    let impossible = format!("{others}listen_tls = ['127.0.0.2:0', '192.0.2.1:4433']\n");
+    let kept = kept.into_iter().filter(|line| !line.starts_with("listen_tls")).collect::<Vec<_>>().join("\n");
+    fs::write(&file, impossible + &kept).expect("settings");
+    for _ in 0..3 {
+        https.server.signal(Signal::HUP);
+        https.server.wait_for_line(|line| line.contains("not reloaded") && line.contains("192.0.2.1"));
+    }
+    // The files that are in use are still looked at.
+    issue(&authority, https.directory(), "default", &["renewed.example", "localhost"]);
+    let subject = || https.subject(&["-noservername"]);
+    eventually("the new certificate is used", || (0..4).all(|_| subject() == "renewed.example"));
+    assert_eq!(https.get(&["--insecure"], "/hello.txt"), HELLO.as_bytes());
+}
+
 /// The client is told what is wrong, in a few words.
 fn plain_http_to_a_tls_listener(variant: &Variant) {
     let https = Https::start(variant, "");
@@ -416,6 +441,11 @@ fn strict_transport_security(variant: &Variant) {
         let is_a_year = values.len() == 1
             && ["max-age=31536000", "max-age=31557600"].iter().any(|age| values[0].starts_with(age));
         assert!(is_a_year, "{path}: {head}");
+        // A client that speaks HTTP where it should not changes nothing for the others.
+        let mut mistaken = Client::connect(https.address);
+        mistaken.ask("GET", path, &[]);
+        let reply = mistaken.reply();
+        assert_eq!((reply.status, reply.field("Strict-Transport-Security")), (400, None), "{path}");
         assert_eq!(https.server.get(path).field("Strict-Transport-Security"), None, "{path}");
     }
     let without = Https::start(variant, "");

@@ -195,8 +195,13 @@ enum Writing {
 enum Ending {
     Open,
     ShutDown,
+    /// Writing is to be shut down, but something must be said before that, for which the client has to make
+    /// room by its deadline.
+    LastWords,
     Draining,
     Close,
+    /// As `Close`, with something that could not be sent.
+    Broken,
     Reset,
 }
 
@@ -253,7 +258,9 @@ impl<P> Connection<P> {
             Reading::Waiting => Ok((0, Step::Paused)),
             Reading::Over => {
                 match self.ending {
-                    Ending::ShutDown | Ending::Draining if self.eof => self.ending = Ending::Close,
+                    Ending::ShutDown | Ending::LastWords | Ending::Draining if self.eof => {
+                        self.ending = Ending::Close;
+                    }
                     // The client had announced that it sends nothing more, but did.
                     Ending::Close if self.client_closes && !self.eof && !input.is_empty() => {
                         self.ending = Ending::ShutDown;
@@ -366,7 +373,7 @@ impl<P> Connection<P> {
         self.end_reply(false);
         self.client_closes = false;
         self.reading = Reading::Over;
-        self.ending = Ending::Close;
+        self.ending = Ending::Broken;
     }
 
     /// Resets the connection, as the reply cannot be completed (its file changed, or the server must
@@ -417,8 +424,8 @@ impl<P> Connection<P> {
     pub fn wants_end(&self) -> End {
         match self.ending {
             Ending::Open | Ending::Draining => End::Open,
-            Ending::ShutDown => End::ShutDown,
-            Ending::Close => End::Close,
+            Ending::ShutDown | Ending::LastWords => End::ShutDown,
+            Ending::Close | Ending::Broken => End::Close,
             Ending::Reset => End::Reset,
         }
     }
@@ -427,6 +434,20 @@ impl<P> Connection<P> {
     pub fn write_side_shut(&mut self, limits: &Limits, now: Tick) {
         self.ending = if self.eof { Ending::Close } else { Ending::Draining };
         self.read_deadline = now.after(limits.timeouts.linger);
+    }
+
+    /// Reports that something must be said before writing is shut down, and that the client has not made room
+    /// for it. Its deadline runs from the first such report.
+    pub fn shut_down_waits(&mut self, limits: &Limits, now: Tick) {
+        if self.ending == Ending::ShutDown {
+            self.ending = Ending::LastWords;
+            self.read_deadline = now.after(limits.timeouts.linger);
+        }
+    }
+
+    /// Whether something that was owed, or was being sent, could not be sent.
+    pub fn is_broken(&self) -> bool {
+        self.ending == Ending::Broken
     }
 
     /// Makes the next answered request the last one, and its reply announces that. A request whose head
@@ -454,7 +475,7 @@ impl<P> Connection<P> {
 
     /// Whether the exchange is over and only the client's close is awaited.
     pub fn is_lingering(&self) -> bool {
-        matches!(self.ending, Ending::ShutDown | Ending::Draining)
+        matches!(self.ending, Ending::ShutDown | Ending::LastWords | Ending::Draining)
     }
 
     /// Whether a request's head is being received.
@@ -505,7 +526,9 @@ impl<P> Connection<P> {
         }
         let read = match self.reading {
             Reading::Head(_) | Reading::Body(_) => Some(self.read_deadline),
-            Reading::Over if self.ending == Ending::Draining => Some(self.read_deadline),
+            Reading::Over if matches!(self.ending, Ending::Draining | Ending::LastWords) => {
+                Some(self.read_deadline)
+            }
             Reading::Waiting | Reading::Over => None,
         };
         let write = self.is_replying().then_some(self.write_deadline);
@@ -565,7 +588,7 @@ impl<P> Connection<P> {
                 Timeout::Ended(kind)
             }
             Reading::Body(_) => self.refuse(TimerKind::Body, ErrorKind::BodyTimeout),
-            Reading::Over if self.ending == Ending::Draining => {
+            Reading::Over if matches!(self.ending, Ending::Draining | Ending::LastWords) => {
                 self.ending = Ending::Close;
                 Timeout::Ended(TimerKind::Linger)
             }

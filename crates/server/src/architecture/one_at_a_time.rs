@@ -306,7 +306,7 @@ impl Worker {
             }
             // Right after a turn the connection may look idle although a request is waiting.
             if self.ending.closes_idle_ones(now) && !due {
-                due = client.close_if_idle();
+                due = client.close_if_done(now);
             }
             if look.reached(now) {
                 look = now.after(LOOK_TICKS);

@@ -126,6 +126,14 @@ impl Channel {
         !self.is_shaking_hands() && self.conversation.machine().close_if_idle()
     }
 
+    /// As [`close_if_idle`](Self::close_if_idle), because the server ends. A client asks only when its
+    /// handshake is complete, so it is left a second to do so.
+    pub fn close_if_done(&mut self, now: Tick) -> bool {
+        let has_just_come =
+            self.tls.is_some() && self.conversation.requests() == 0 && !self.conversation.has_idled(now);
+        !has_just_come && self.close_if_idle()
+    }
+
     /// Whether TLS has something to send, whatever the conversation does.
     #[inline]
     fn has_own_to_send(&self) -> bool {
@@ -199,7 +207,9 @@ impl Channel {
     #[cold]
     fn end_tls(&mut self, service: &mut Service) {
         service.counters.tls_connections.add(1_u64.wrapping_neg());
-        let is_cut_short = self.conversation.is_cut_short() || self.conversation.is_in_a_reply();
+        let is_cut_short = self.conversation.is_cut_short()
+            || self.conversation.is_in_a_reply()
+            || self.conversation.machine().is_broken();
         if !is_cut_short && !self.ring.is_sending {
             // If there is no room for it, the client sees an end that nobody has said.
             self.says_end(service);

@@ -32,6 +32,7 @@ impl Channel {
                 Want::Close => return Next::Turn(Turn::Close),
                 Want::ShutDown => {
                     if self.tls.is_some() && !self.says_end(service) {
+                        self.conversation.machine().shut_down_waits(&service.limits, service.clock.tick);
                         return Next::Turn(Turn::Blocked);
                     }
                     if socket::shutdown_write(self.socket.as_fd()).is_err() {

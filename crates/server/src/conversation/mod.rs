@@ -116,6 +116,7 @@ impl Conversation {
     /// A TLS handshake is complete, and has established this.
     pub fn is_secured(&mut self, service: &Service, facts: Facts) {
         self.machine.can_begin(&service.limits, service.clock.tick);
+        self.active = service.clock.tick;
         self.introduced.get_or_insert_default().secured = Some(Arc::new(facts));
         self.is_examined = true;
     }

@@ -11,6 +11,7 @@
 //! Tools renew files in any order, and some write them in place. So files that have changed are used when
 //! they have been the same for two looks, and belong together.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -42,12 +43,15 @@ const ANSWER: Duration = Duration::from_secs(10);
 
 /// What the keeper is asked to do.
 const READ_ALL: u8 = b'r';
+const CONFIRM: u8 = b'c';
 const REOPEN_LOG: u8 = b'l';
 
 /// The keeper, as seen by the supervisor.
 pub(super) struct Keeper {
     pub(super) pid: u32,
-    channel: UnixStream,
+    channel: Arc<UnixStream>,
+    /// The number of the last question.
+    asked: Cell<u8>,
 }
 
 impl Keeper {
@@ -67,24 +71,37 @@ impl Keeper {
             close();
             exit_code("the keeper", serve(&of_keeper, source, settings, vault, parent))
         })?;
-        Ok(Self { pid, channel })
+        Ok(Self { pid, channel: Arc::new(channel), asked: Cell::new(0) })
     }
 
     /// The keeper of the program before.
     pub(super) fn adopt(pid: u32, channel: OwnedFd) -> Self {
-        Self { pid, channel: channel.into() }
+        Self { pid, channel: Arc::new(channel.into()), asked: Cell::new(0) }
+    }
+
+    /// The channel to it, which nobody else may have.
+    pub(super) fn channel(&self) -> Arc<UnixStream> {
+        Arc::clone(&self.channel)
     }
 
     /// Has the keeper read the configuration and all files that it names. What cannot be used is the error.
     pub(super) fn read_all(&self) -> Result<(), String> {
         let ask = || -> io::Result<String> {
-            self.channel.set_read_timeout(Some(ANSWER))?;
-            (&self.channel).write_all(&[READ_ALL])?;
-            let mut length = [0; 4];
-            (&self.channel).read_exact(&mut length)?;
-            let mut answer = vec![0; u32::from_le_bytes(length) as usize];
-            (&self.channel).read_exact(&mut answer)?;
-            Ok(String::from_utf8_lossy(&answer).into_owned())
+            let mut channel = &*self.channel;
+            self.asked.set(self.asked.get().wrapping_add(1));
+            channel.set_read_timeout(Some(ANSWER))?;
+            channel.write_all(&[READ_ALL, self.asked.get()])?;
+            loop {
+                let mut head = [0; 5];
+                channel.read_exact(&mut head)?;
+                let [number, length @ ..] = head;
+                let mut answer = vec![0; u32::from_le_bytes(length) as usize];
+                channel.read_exact(&mut answer)?;
+                // Another number: the answer to a question that was not waited for.
+                if number == self.asked.get() {
+                    return Ok(String::from_utf8_lossy(&answer).into_owned());
+                }
+            }
         };
         match ask() {
             Ok(answer) if answer.is_empty() => Ok(()),
@@ -93,10 +110,19 @@ impl Keeper {
         }
     }
 
+    /// The settings that were read last are in use. What they do not name is needed no more.
+    pub(super) fn confirm(&self) {
+        self.tell(CONFIRM);
+    }
+
     /// Has the keeper open the error log again.
     pub(super) fn reopen_log(&self) {
+        self.tell(REOPEN_LOG);
+    }
+
+    fn tell(&self, what: u8) {
         // A keeper that has ended is noticed.
-        let _ = (&self.channel).write_all(&[REOPEN_LOG]);
+        let _ = (&*self.channel).write_all(&[what]);
     }
 
     /// Ends the keeper.
@@ -145,10 +171,14 @@ fn serve(
             match channel.read(&mut asked)? {
                 0 => return Ok(()),
                 _ if asked == [READ_ALL] => {
+                    let mut number = [0];
+                    channel.read_exact(&mut number)?;
                     let answer = keeping.read_all().err().unwrap_or_default();
+                    channel.write_all(&number)?;
                     channel.write_all(&(answer.len() as u32).to_le_bytes())?;
                     channel.write_all(answer.as_bytes())?;
                 }
+                _ if asked == [CONFIRM] => keeping.confirm(),
                 _ => {
                     if let Err(error) = error_log::reopen() {
                         tracing::error!("cannot reopen the error log: {error}");
@@ -179,11 +209,13 @@ struct Kept {
     useless: Option<(Instant, bool)>,
     /// The configuration named it when it was last read.
     is_named: bool,
+    /// The settings that serve name it.
+    is_used: bool,
 }
 
 impl Kept {
     fn new(texts: Texts) -> Self {
-        Self { texts, read: [None; 2], seen: None, useless: None, is_named: true }
+        Self { texts, read: [None; 2], seen: None, useless: None, is_named: true, is_used: false }
     }
 
     /// Looks at the files. Returns whether there is another certificate.
@@ -246,7 +278,9 @@ impl<'a> Keeping<'a> {
     /// Begins with those that are in the vault.
     fn new(source: &'a Source, vault: &'a Arc<Vault>) -> Self {
         let all = vault.contents().1.into_iter().map(Kept::new).collect();
-        Self { source, vault, all }
+        let mut this = Self { source, vault, all };
+        this.confirm();
+        this
     }
 
     fn pause(&self) -> Duration {
@@ -264,15 +298,25 @@ impl<'a> Keeping<'a> {
         }
     }
 
+    /// The configuration that was read last is in use.
+    fn confirm(&mut self) {
+        self.all.iter_mut().for_each(|kept| kept.is_used = kept.is_named);
+    }
+
     /// Reads the configuration, and all files that it names. Certificates that it does not name any more stay
-    /// until the next time: the generation of workers that serves may need them.
+    /// as long as the settings that serve name them.
     fn read_all(&mut self) -> Result<(), String> {
         let settings = self.source.unchecked().map_err(|error| error.to_string())?;
         let named = crate::tls::read_all(&settings).map_err(|error| error.to_string())?;
         let known: HashSet<_> = named.iter().map(|texts| texts.files.clone()).collect();
-        self.all.retain(|kept| kept.is_named && !known.contains(&kept.texts.files));
+        let used: HashSet<_> =
+            self.all.iter().filter(|kept| kept.is_used).map(|kept| kept.texts.files.clone()).collect();
+        self.all.retain(|kept| kept.is_used && !known.contains(&kept.texts.files));
         self.all.iter_mut().for_each(|kept| kept.is_named = false);
-        self.all.extend(named.into_iter().map(Kept::new));
+        self.all.extend(named.into_iter().map(|texts| {
+            let is_used = used.contains(&texts.files);
+            Kept { is_used, ..Kept::new(texts) }
+        }));
         self.publish().map_err(|error| error.to_string())
     }
 

@@ -169,6 +169,7 @@ pub fn run(source: Source) -> Result<(), RunError> {
     signals.block().map_err(failed("block signals"))?;
     signal::notice_children().map_err(failed("watch for workers that end"))?;
     let workers = Workers::new(opened.workers, opened.endpoint.clone()).map_err(failed("share memory"))?;
+    let ticket_key_left = vault.tickets().left();
     let mut supervisor = Supervisor {
         source,
         program,
@@ -186,13 +187,14 @@ pub fn run(source: Source) -> Result<(), RunError> {
         timely: true,
         vault,
         keeper: opened.keeper,
-        ticket_key_due: Instant::now() + tls::KEY_LIFETIME,
+        ticket_key_due: Instant::now() + ticket_key_left,
         trial: None,
         reload: None,
     };
     for listener in &retiring {
         listener.refuse_new_handshakes();
     }
+    supervisor.workers.keep_from_all(supervisor.keeper.as_ref().map(Keeper::channel));
     let Supervisor { workers, settings, listeners, vault, .. } = &mut supervisor;
     let started = workers.begin(settings, listeners, &retiring, (access_logs, vault));
     started.map_err(failed("start a worker"))?;
@@ -436,7 +438,7 @@ impl Supervisor {
             if self.ticket_key_due <= Instant::now() && !self.settings.tls.listen.is_empty() {
                 self.vault.tickets().change();
                 self.tell_of_ends();
-                self.ticket_key_due = Instant::now() + tls::KEY_LIFETIME;
+                self.ticket_key_due = Instant::now() + self.vault.tickets().left();
             }
             if self.phase == Phase::Run {
                 self.restart();
@@ -513,6 +515,7 @@ impl Supervisor {
                 continue;
             }
             if self.keeper.take_if(|keeper| keeper.pid == pid).is_some() {
+                self.workers.keep_from_all(None);
                 let what = "certificates are read again at a reload only";
                 tracing::error!("the process that reads certificates has ended with {how}: {what}");
                 continue;
@@ -633,11 +636,12 @@ impl Supervisor {
     }
 
     /// Has the certificates read that these settings name. If no process is there to do so, this one tries.
-    fn read_certificates(&self, settings: &Settings) -> Result<(), RunError> {
+    fn read_certificates(&mut self, settings: &Settings) -> Result<(), RunError> {
         if settings.tls.listen.is_empty() {
             return Ok(());
         }
         self.vault.tickets().begin();
+        self.ticket_key_due = Instant::now() + self.vault.tickets().left();
         if let Some(keeper) = &self.keeper {
             keeper.read_all().map_err(RunError::Keeper)?;
         } else {
@@ -659,7 +663,10 @@ impl Supervisor {
             self.listeners.iter().flatten().for_each(|listener| listener.close());
         };
         match Keeper::start(&self.source, &self.settings, &self.vault, close) {
-            Ok(keeper) => self.keeper = Some(keeper),
+            Ok(keeper) => {
+                self.workers.keep_from_all(Some(keeper.channel()));
+                self.keeper = Some(keeper);
+            }
             Err(error) => tracing::error!("renewed certificates need a reload: {error}"),
         }
     }

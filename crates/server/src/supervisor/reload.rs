@@ -87,6 +87,9 @@ impl Supervisor {
             listener.refuse_new_handshakes();
         }
         self.workers.confirm();
+        if let Some(keeper) = &self.keeper {
+            keeper.confirm();
+        }
         // This comes first, so that the new status process does not hold a listener that it does not know
         // and never closes.
         self.listeners = listeners;

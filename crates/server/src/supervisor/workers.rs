@@ -11,6 +11,7 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -47,6 +48,8 @@ pub(super) struct Workers {
     adopted: Vec<u32>,
     /// The adopted workers have been told to retire.
     relieved: bool,
+    /// What only the supervisor uses.
+    secret: Option<Arc<UnixStream>>,
     /// The counts of workers that are gone.
     past: &'static Counters,
     /// Blocks of counters that no worker uses.
@@ -162,11 +165,17 @@ impl Workers {
             common_table: None,
             endpoint,
             access_logs: Vec::new(),
+            secret: None,
             leaving: 0,
             queues: None,
             lines: Lines::default(),
             pool_handles: 0,
         })
+    }
+
+    /// From now on, processes that are started close this first.
+    pub(super) fn keep_from_all(&mut self, secret: Option<Arc<UnixStream>>) {
+        self.secret = secret;
     }
 
     /// Starts the first generation. If workers of the program before serve, what cannot be started now is
@@ -493,7 +502,8 @@ impl Workers {
         let logs = self.access_logs.iter().chain(self.next.iter().flat_map(|next| &next.access_logs));
         let is_foreign = |log: &&Arc<LogFile>| !known_logs.iter().any(|known| Arc::ptr_eq(log, known));
         let ledger = self.common_table.as_ref().map(|table| table.ledger);
-        Foreign { ledger, listeners, access_logs: logs.filter(is_foreign).cloned().collect() }
+        let access_logs = logs.filter(is_foreign).cloned().collect();
+        Foreign { ledger, listeners, access_logs, secret: self.secret.clone() }
     }
 
     /// Tables of open files for the copies of a generation, if its workers share them.
@@ -808,6 +818,8 @@ pub(super) struct Foreign {
     listeners: Listeners,
     /// Access logs that others write to.
     access_logs: Vec<Arc<LogFile>>,
+    /// What only the supervisor uses.
+    secret: Option<Arc<UnixStream>>,
 }
 
 impl Foreign {
@@ -816,6 +828,9 @@ impl Foreign {
         let is_foreign = |held: &&Arc<Listener>| !but.iter().any(|one| Arc::ptr_eq(one, held));
         self.listeners.iter().filter(is_foreign).for_each(|listener| listener.close());
         self.access_logs.iter().for_each(|log| log.close());
+        if let Some(Err(error)) = self.secret.as_ref().map(sys::socket::vacate) {
+            tracing::error!("cannot close what is the supervisor's: {error}");
+        }
         if let Some(Err(error)) = self.ledger.map(|ledger| ledger.close_copies()) {
             tracing::error!("cannot close what workers have open: {error}");
         }

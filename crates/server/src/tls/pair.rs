@@ -2,8 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -244,12 +243,18 @@ fn pem(label: &str, der: &[u8]) -> Vec<u8> {
 
 fn read(path: &Path) -> Result<Vec<u8>, PairError> {
     let failed = |source| PairError::Read { path: path.to_owned(), source };
-    let size = fs::metadata(path).map_err(failed)?.len();
-    if size > LARGEST_FILE {
-        let what = format!("{size} bytes are too many for a certificate or a key");
-        return Err(PairError::Content { path: path.to_owned(), what });
+    let wrong = |what: String| PairError::Content { path: path.to_owned(), what };
+    // A pipe would otherwise wait for a writer.
+    let file = sys::file::open_at_once(path).map_err(failed)?;
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(wrong("a certificate or a key must be a regular file".to_owned()));
     }
-    fs::read(path).map_err(failed)
+    let mut bytes = Vec::new();
+    file.take(LARGEST_FILE + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > LARGEST_FILE {
+        return Err(wrong(format!("more than {LARGEST_FILE} bytes are too many for a certificate or a key")));
+    }
+    Ok(bytes)
 }
 
 impl Validity {

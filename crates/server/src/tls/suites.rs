@@ -60,13 +60,13 @@ mod tests {
             let chosen = OursUnlessChaCha.select_tls13_cipher_suite(&mut client, DEFAULT_TLS13_CIPHER_SUITES);
             chosen.map(|suite| suite.common.suite)
         };
-        let [large, small] = [C::TLS13_AES_256_GCM_SHA384, C::TLS13_AES_128_GCM_SHA256];
+        let [ours, other] = [C::TLS13_AES_128_GCM_SHA256, C::TLS13_AES_256_GCM_SHA384];
         let chacha = C::TLS13_CHACHA20_POLY1305_SHA256;
         for (client, chosen) in [
-            (&[small, large, chacha][..], Some(large)),
-            (&[small, chacha, large], Some(large)),
-            (&[chacha, small, large], Some(chacha)),
-            (&[small, chacha], Some(small)),
+            (&[other, ours, chacha][..], Some(ours)),
+            (&[other, chacha, ours], Some(ours)),
+            (&[chacha, other, ours], Some(chacha)),
+            (&[other, chacha], Some(other)),
             (&[], None),
         ] {
             assert_eq!(of_13(client), chosen, "{client:?}");

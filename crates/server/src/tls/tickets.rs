@@ -3,7 +3,7 @@
 //!
 //! A ticket is the name of its key, a nonce, and the session sealed with AES-256-GCM. The supervisor changes
 //! the key every half day. A ticket of the key before is still opened. Then that key is overwritten, so that
-//! keys that are stolen today open nothing that was recorded the day before yesterday.
+//! keys that are stolen today open no ticket that was made the day before yesterday.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -26,6 +26,8 @@ sys::shareable! {
     pub struct Keys {
         /// The number of the key that seals, counted from 1.
         current: AtomicU32,
+        /// When that key was made, in milliseconds of the monotonic clock.
+        made_ms: AtomicU64,
         names: [[AtomicU64; NAME]; KEYS],
         secrets: [[AtomicU64; KEY]; KEYS],
     }
@@ -53,7 +55,17 @@ impl Keys {
         for (place, word) in places.zip(&mut words) {
             place.store(word, Ordering::Relaxed);
         }
+        self.made_ms.store(sys::clock::monotonic_ms(), Ordering::Relaxed);
         self.current.store(next, Ordering::Release);
+        // The key that opens nothing any more.
+        let old = (at + 1) % KEYS;
+        self.names[old].iter().chain(&self.secrets[old]).for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
+    /// How long the key that seals has still to live.
+    pub fn left(&self) -> Duration {
+        let made_ms = self.made_ms.load(Ordering::Relaxed);
+        KEY_LIFETIME.saturating_sub(Duration::from_millis(sys::clock::monotonic_ms().saturating_sub(made_ms)))
     }
 
     /// The key at a place, and its name.
@@ -88,7 +100,9 @@ impl Keys {
     pub fn open(&self, ticket: &[u8]) -> Option<Vec<u8>> {
         let (name, rest) = ticket.split_first_chunk::<{ 8 * NAME }>()?;
         let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
-        let known = self.places().into_iter().filter_map(|at| self.key(at));
+        // A place without a key has no name.
+        let known =
+            self.places().into_iter().filter_map(|at| self.key(at)).filter(|key| key.0 != [0; 8 * NAME]);
         let (_, key) = known.into_iter().find(|(other, _)| other == name)?;
         let mut sealed = sealed.to_vec();
         let nonce = Nonce::assume_unique_for_key(*nonce);
@@ -135,5 +149,27 @@ mod tests {
             assert_eq!(these.open(&changed), None, "changed at {at}");
         }
         assert_eq!(keys().open(&ticket), None, "another server's");
+    }
+
+    /// A place for a key that holds none is all zeros, which anybody knows.
+    #[test]
+    fn a_place_without_a_key_opens_nothing() {
+        let forged = {
+            let (name, key) = ([0; 8 * NAME], RandomizedNonceKey::new(&AES_256_GCM, &[0; 8 * KEY]).unwrap());
+            let mut sealed = b"a session".to_vec();
+            let nonce = key.seal_in_place_append_tag(Aad::from(&name), &mut sealed).unwrap();
+            [&name, nonce.as_ref().as_slice(), &sealed].concat()
+        };
+        let keys = keys();
+        for _ in 0..5 {
+            assert_eq!(keys.open(&forged), None);
+            let ticket = keys.seal(b"a session").unwrap();
+            keys.change();
+            assert!(keys.open(&ticket).is_some());
+            let words = |at: usize| keys.secrets[at].iter().map(|word| word.load(Ordering::Relaxed));
+            let kept = (0..KEYS).filter(|&at| words(at).any(|word| word != 0)).count();
+            assert_eq!(kept, 2, "older keys are overwritten");
+        }
+        assert!(keys.left() <= KEY_LIFETIME && keys.left() > KEY_LIFETIME / 2);
     }
 }

@@ -17,7 +17,7 @@ use super::tickets::Keys;
 use crate::config::PairFiles;
 
 /// The layout of the memory. A program that knows another one does not use it.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 /// Room for a set of certificates: some 8,000 with their chains. It takes memory when it is used.
 const ROOM: usize = 64 << 20;
 
@@ -100,6 +100,8 @@ impl Vault {
             let what = format!("{} bytes of certificates; at most {ROOM} are possible", bytes.len());
             return Err(io::Error::other(what));
         };
+        // A reader that sees some of these bytes sees that the set before is in use.
+        fence(Ordering::Release);
         shared::copy_in(place, &bytes);
         self.board.lengths[half].store(bytes.len() as u64, Ordering::Relaxed);
         self.board.generation.store(next, Ordering::Release);

@@ -27,10 +27,20 @@ pub fn recv_waiting(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
 /// without growing the buffer. 0 means that the peer has sent everything, or that there was no room. It
 /// never blocks. recv(2) with `MSG_DONTWAIT`.
 pub fn recv_behind(fd: impl AsFd, buffer: &mut Vec<u8>, most: usize) -> io::Result<usize> {
+    append(fd, buffer, most, RecvFlags::DONTWAIT)
+}
+
+/// As [`recv_behind`], but waits for bytes on a blocking socket. A signal interrupts the wait
+/// ([`crate::alarm`]), with `EINTR`. recv(2).
+pub fn recv_waiting_behind(fd: impl AsFd, buffer: &mut Vec<u8>, most: usize) -> io::Result<usize> {
+    append(fd, buffer, most, RecvFlags::empty())
+}
+
+fn append(fd: impl AsFd, buffer: &mut Vec<u8>, most: usize, flags: RecvFlags) -> io::Result<usize> {
     let length = buffer.len();
     let spare = buffer.spare_capacity_mut();
     let room = spare.len().min(most);
-    let ((received, _), _) = net::recv(fd, &mut spare[..room], RecvFlags::DONTWAIT)?;
+    let ((received, _), _) = net::recv(fd, &mut spare[..room], flags)?;
     let count = received.len();
     // SAFETY: this many bytes after the existing ones have just been written, within the capacity.
     unsafe { buffer.set_len(length + count) };

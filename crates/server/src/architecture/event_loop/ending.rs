@@ -88,7 +88,7 @@ impl EventLoop {
         // is waiting.
         if self.ending.closes_idle_ones(now) && self.accepting.ports.is_empty() && !self.measures.has_worked()
         {
-            self.close_idle_ones_if_all_are();
+            self.close_idle_ones_if_all_are(now);
         }
         self.accepting.ports.is_empty() && self.connections.is_empty()
     }
@@ -111,7 +111,7 @@ impl EventLoop {
 
     /// Idle connections are closed last. While others are served, a request may still arrive on an idle
     /// one.
-    fn close_idle_ones_if_all_are(&mut self) {
+    fn close_idle_ones_if_all_are(&mut self, now: Tick) {
         let busy = self.connections.iter_mut().any(|(_, registered)| {
             if registered.awaits_thread {
                 return true;
@@ -124,7 +124,7 @@ impl EventLoop {
         }
         for index in 0..self.connections.slots() {
             let Some(registered) = self.connections.get_mut(index) else { continue };
-            if registered.conversation.close_if_idle() {
+            if registered.conversation.close_if_done(now) {
                 let turn = registered.conversation.work(&mut self.service);
                 self.settle(index, turn);
             }

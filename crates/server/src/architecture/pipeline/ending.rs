@@ -117,7 +117,7 @@ fn close_idle_ones_if_all_are(pipeline: &Pipeline, service: &Service, lines: &mu
     for (lane, line) in pipeline.lanes.iter().zip(lines) {
         let mut waiting = lane.waiting.lock();
         for index in 0..waiting.places() {
-            if waiting.at(index).is_some_and(|one| one.conversation.close_if_idle())
+            if waiting.at(index).is_some_and(|one| one.conversation.close_if_done(service.clock.tick))
                 && let Some(traveller) = waiting.take_at(index)
             {
                 pipeline.line_up(traveller, service.clock.ns, line);

@@ -55,6 +55,8 @@ pub(super) struct Tls {
     /// sent.
     carries: u64,
     told: u64,
+    /// It is the reply of an application.
+    is_passed_on: bool,
 }
 
 /// What has come of receiving.
@@ -71,8 +73,17 @@ enum Came {
 impl Tls {
     /// For a client that was just accepted.
     pub(super) fn new(session: Session) -> Self {
-        let (partial, leaving) = (Vec::new(), Vec::new());
-        Self { session, partial, has_come: false, has_more: false, leaving, left: 0, carries: 0, told: 0 }
+        Self {
+            session,
+            partial: Vec::new(),
+            has_come: false,
+            has_more: false,
+            leaving: Vec::new(),
+            left: 0,
+            carries: 0,
+            told: 0,
+            is_passed_on: false,
+        }
     }
 
     /// Whether the handshake is complete.
@@ -143,6 +154,10 @@ impl Channel {
                 && self.conversation.awaits_announcement()
                 && !self.hears_announcement(service, sealed)
             {
+                if self.readable && self.conversation.is_open() {
+                    // The end may have come.
+                    continue;
+                }
                 return false;
             }
             let Some(tls) = &mut self.tls else { return false };
@@ -199,8 +214,10 @@ impl Channel {
     }
 
     /// Has the conversation answer a client that speaks HTTP where TLS is expected: that it does.
-    fn goes_on_plain(&mut self, service: &Service, input: &mut Input<'_>, received: &[u8]) -> bool {
+    fn goes_on_plain(&mut self, service: &mut Service, input: &mut Input<'_>, received: &[u8]) -> bool {
         service.counters.tls_connections.add(1_u64.wrapping_neg());
+        // The rest of the turn, and those that follow, are a plain client's.
+        service.change_stamps();
         self.tls = None;
         self.reads_specially = self.is_local;
         self.conversation.lacks_tls();
@@ -242,10 +259,7 @@ impl Channel {
         }
         let before = sealed.len();
         let most = room.max(LARGEST_RECORD);
-        sealed.resize(most.max(before), 0);
-        let received = service.receive(self.socket.as_fd(), &mut sealed[before..]);
-        let count = *received.as_ref().unwrap_or(&0);
-        sealed.truncate(before + count);
+        let received = service.receive_behind(self.socket.as_fd(), sealed, most.saturating_sub(before));
         match received {
             Ok(0) if has_come => Came::Something,
             Ok(0) => Came::End,
@@ -289,13 +303,19 @@ impl Channel {
         most: u64,
         resident: &mut Option<u64>,
     ) -> Result<u64, Failed> {
-        if self.tls.as_ref().is_some_and(|tls| tls.is_leaving()) {
+        if let Some(tls) = self.tls.as_ref().filter(|tls| tls.is_leaving()) {
+            if tls.is_passed_on && !tls.has_own_to_send() {
+                // An application's reply was given up after a part of it had been sealed. The client cannot
+                // tell it from the reply that follows.
+                self.conversation.machine().abort();
+                return Err(Failed::Interrupted);
+            }
             return self.flush(service, false);
         }
         let mut plain = std::mem::take(&mut service.tls.plain);
         plain.clear();
         let gathered = self.gather(service, &mut plain, most, resident);
-        let sent = gathered.and_then(|more_follows| self.seal(service, &plain, more_follows));
+        let sent = gathered.and_then(|more_follows| self.seal(service, &plain, false, more_follows));
         service.tls.plain = plain;
         sent
     }
@@ -326,9 +346,7 @@ impl Channel {
                     return Err(Unsent::Changed.into());
                 }
                 let file = service.content.file(pin).ok_or(Unsent::Changed)?;
-                plain.resize(wanted as usize, 0);
-                let count = sys::file::read_at(file, plain, offset)?;
-                plain.truncate(count);
+                let count = sys::file::read_behind(file, plain, wanted as usize, offset)?;
                 if ends {
                     // What follows may be from another file.
                     *resident = None;
@@ -339,11 +357,22 @@ impl Channel {
     }
 
     /// Seals bytes of a reply and sends them. Returns how many were sent.
-    fn seal(&mut self, service: &mut Service, plain: &[u8], more_follows: bool) -> Result<u64, Failed> {
+    fn seal(
+        &mut self,
+        service: &mut Service,
+        plain: &[u8],
+        is_passed_on: bool,
+        more_follows: bool,
+    ) -> Result<u64, Failed> {
         let Some(tls) = &mut self.tls else { return Ok(0) };
-        tls.leaving = std::mem::take(&mut service.tls.leaving);
+        tls.leaving = if service.outbox.is_some() {
+            // The ring keeps the memory until it has sent.
+            service.buffers.take()
+        } else {
+            std::mem::take(&mut service.tls.leaving)
+        };
         let sealed = tls.session.seal(plain, &mut tls.leaving);
-        (tls.carries, tls.told) = (plain.len() as u64, 0);
+        (tls.carries, tls.told, tls.is_passed_on) = (plain.len() as u64, 0, is_passed_on);
         sealed.map_err(Unsent::Broken)?;
         self.flush(service, more_follows)
     }
@@ -359,7 +388,7 @@ impl Channel {
                 let mut plain = std::mem::take(&mut service.tls.plain);
                 plain.clear();
                 let sent = match self.gather_passage(service, &mut plain) {
-                    Ok(true) => self.seal(service, &plain, false),
+                    Ok(true) => self.seal(service, &plain, true, false),
                     Ok(false) => {
                         service.tls.plain = plain;
                         break;
@@ -404,9 +433,8 @@ impl Channel {
                 }
             }
             Passage::Pages(pages, range) => {
-                plain.resize(most.min((range.end - range.start) as usize), 0);
-                let count = sys::file::read_at(pages, plain, range.start)?;
-                plain.truncate(count);
+                let most = most.min((range.end - range.start) as usize);
+                sys::file::read_behind(pages, plain, most, range.start)?;
             }
         }
         Ok(!plain.is_empty())

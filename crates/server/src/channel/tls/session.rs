@@ -49,7 +49,7 @@ impl Session {
     /// The client breaks the protocol. An alert that says so is appended to `leaving`.
     pub fn open(&mut self, sealed: &mut [u8], room: &mut [u8], leaving: &mut Vec<u8>) -> io::Result<Opened> {
         let was_established = self.is_established();
-        self.is_begun = true;
+        self.is_begun |= !sealed.is_empty();
         let mut opened = Opened::default();
         let mut input = SliceInput::new(sealed);
         let mut records = self.connection.read_tls(&mut input, leaving);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rustls::client::ClientSide;
 use rustls::crypto::CryptoProvider;
 use rustls::{ClientConfig, Connection, RootCertStore, SliceInput, Tcp};
-use sys::socket::PeerAddress;
+use sys::socket::{self, PeerAddress};
 
 use super::MOST_AT_ONCE;
 use crate::access_log::AccessLogs;
@@ -365,6 +365,64 @@ fn an_end_that_is_said_is_one_and_others_are_cuts() {
         world.take();
         assert!(!world.is_told_the_end && body(&world.opened).len() < 3_000_000);
     }
+}
+
+/// A client that has left in mid reply, and reads on, must not take what it has for the whole.
+#[test]
+fn a_reply_that_is_broken_off_has_no_end() {
+    let site = tempfile::tempdir().unwrap();
+    fs::write(site.path().join("large"), content(3_000_000)).unwrap();
+    for version in versions() {
+        let (mut world, hello) = World::new(site.path(), version);
+        world.shake_hands(&hello, usize::MAX);
+        world.ask(&get("/large", ""), usize::MAX);
+        world.channel.as_mut().unwrap().machine().send_failed();
+        world.end();
+        world.take();
+        assert!(!world.is_told_the_end && !world.opened.is_empty());
+    }
+}
+
+/// A client that makes no room for the end is not waited for.
+#[test]
+fn an_end_without_room_has_a_deadline() {
+    let site = tempfile::tempdir().unwrap();
+    fs::write(site.path().join("a"), "content").unwrap();
+    let (mut world, hello) = World::new(site.path(), versions()[1].clone());
+    world.shake_hands(&hello, usize::MAX);
+    world.ask(&get("/a", ""), usize::MAX);
+    world.take_all();
+    let channel = world.channel.as_mut().unwrap();
+    while socket::send(&channel.socket, &[0; 100]).is_ok() {}
+    assert!(channel.close_if_idle());
+    assert!(matches!(channel.work(&mut world.service), Turn::Blocked));
+    let due = channel.deadline().expect("a deadline");
+    assert!(channel.timeout(&mut world.service).is_none(), "not yet");
+    world.service.clock.tick = due;
+    assert!(matches!(channel.timeout(&mut world.service), Some(Turn::Close)));
+    world.end();
+}
+
+#[test]
+fn half_an_announcement_is_not_waited_for_at_the_end() {
+    let mut settings = Settings::new("/".into());
+    settings.tls.self_signed = true;
+    settings.tls.listen = settings.listen.clone();
+    settings.trusted_proxies = vec![TrustedProxy::Unix];
+    let (mut world, _) = World::of(&settings, versions()[1].clone(), true);
+    world.bring(b"PROXY TCP4 198.51.", usize::MAX);
+    assert!(world.channel.is_some());
+    world.socket.shutdown(Shutdown::Write).unwrap();
+    world.turn(true, true);
+    assert!(world.channel.is_none() && world.service.counters.proxy_headers_refused.get() == 1);
+    // What follows an announcement may come later, and may be no TLS.
+    let (mut world, _) = World::of(&settings, versions()[1].clone(), true);
+    world.bring(b"PROXY TCP4 198.51.100.7 127.0.0.1 4660 443\r\n", usize::MAX);
+    world.bring(get("/", "").as_bytes(), usize::MAX);
+    let mut told = String::new();
+    let _ = world.socket.read_to_string(&mut told);
+    assert!(told.starts_with("HTTP/1.1 400 "), "{told}");
+    world.end();
 }
 
 #[test]

@@ -108,6 +108,10 @@ pub(crate) fn serve(listener: &OwnedFd, own: &[u8], pinned: &Arc<[u8]>, options:
 fn accept(ring: &mut Ring, listener: &OwnedFd, clients: &mut Vec<Option<Client>>) -> Result<()> {
     loop {
         let Some(socket) = next_client(|| Ok(ring.accept(listener.as_fd(), u32::MAX)?.0))? else {
+            // An accept that found nothing may have been one of several.
+            if ring.has_accepted() {
+                continue;
+            }
             return Ok(());
         };
         let index = socket.as_raw_fd() as usize;

@@ -329,8 +329,8 @@ impl Service {
     }
 
     /// The reply that redirects a request to https, with the same host and target. `None`: the request is
-    /// answered as it is, because it asks for what proves to a certificate authority that the host is ours
-    /// (RFC 8555 section 8.3), is for the server as a whole (`OPTIONS *`), or has no host.
+    /// answered as it is. It asks for what proves to a certificate authority that the host is ours (RFC 8555
+    /// section 8.3), is for the server as a whole (`OPTIONS *`), or has no host.
     pub fn redirect_to_https(&mut self, head: &Head<'_>) -> Option<Plan<Pin>> {
         let host = head.host_name().filter(|host| !host.is_empty())?;
         let port = self.https_port.filter(|_| !is_acme_challenge(head.path) && head.path != b"*")?;

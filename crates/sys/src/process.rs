@@ -8,7 +8,7 @@ pub(crate) use children::is_single_threaded;
 pub use children::{Ended, any_ended, ended, fork, fork_sharing_descriptors, kill, reap, send};
 pub use identity::{
     drop_privileges, drop_privileges_but_reading, give_up_reading, group_id, identity, is_root,
-    keep_only_reading, runs_as, user_id,
+    keep_only_reading, may_read_all, runs_as, user_id,
 };
 
 use std::ffi::{CStr, CString, OsStr, OsString};

@@ -79,7 +79,7 @@ impl Keeper {
         Self { pid, channel: Arc::new(channel.into()), asked: Cell::new(0) }
     }
 
-    /// The channel to it, which nobody else may have.
+    /// The channel to it. Other processes must not have it.
     pub(super) fn channel(&self) -> Arc<UnixStream> {
         Arc::clone(&self.channel)
     }
@@ -164,7 +164,7 @@ fn serve(
     loop {
         let [event] = poll::wait_for(
             [(channel.as_fd(), Interest::READABLE)],
-            Some(keeping.pause().as_millis() as u32),
+            keeping.pause().map(|pause| pause.as_millis() as u32),
         )?;
         if event.readable || event.hang_up {
             let mut asked = [0];
@@ -283,8 +283,9 @@ impl<'a> Keeping<'a> {
         this
     }
 
-    fn pause(&self) -> Duration {
-        LOOK.max(LOOK_FOR_EACH * self.all.len() as u32)
+    /// How long to wait before the next look. `None`: there is nothing to look at.
+    fn pause(&self) -> Option<Duration> {
+        (!self.all.is_empty()).then(|| LOOK.max(LOOK_FOR_EACH * self.all.len() as u32))
     }
 
     /// Puts certificates to use whose files have changed.

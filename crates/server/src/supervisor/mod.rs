@@ -257,9 +257,15 @@ fn tell_doubts(read: &Configuration) {
 }
 
 /// Reads the certificates with the privileges of the start, and leaves it to a process with one of them to
-/// look after them. `None`: there is no TLS.
+/// look after them. Without TLS, that process waits for settings with TLS, as no other process can read keys
+/// then. `None`: there is no TLS, and the supervisor gives up nothing.
 fn start_keeper(settings: &Settings, source: &Source) -> Result<Option<(Arc<Vault>, Keeper)>, RunError> {
-    if settings.tls.listen.is_empty() {
+    let gives_up = if process::is_root() {
+        settings.user.is_some()
+    } else {
+        process::may_read_all().map_err(failed("ask for its privileges"))?
+    };
+    if settings.tls.listen.is_empty() && !gives_up {
         return Ok(None);
     }
     let vault = vault_for(settings, None)?;

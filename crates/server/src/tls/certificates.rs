@@ -9,7 +9,7 @@ use super::pair::{Validity, Wanted};
 use super::vault::{Texts, Vault};
 use crate::config::{PairFiles, Settings};
 
-/// Those that are told: so many that end first.
+/// The most certificates in the status: those that end first.
 const MOST: usize = 100;
 
 /// The certificates in use.

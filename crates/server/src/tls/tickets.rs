@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(keys().open(&ticket), None, "another server's");
     }
 
-    /// A place for a key that holds none is all zeros, which anybody knows.
+    /// A place without a key is all zeros. A client could seal a ticket with that.
     #[test]
     fn a_place_without_a_key_opens_nothing() {
         let forged = {

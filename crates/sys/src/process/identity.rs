@@ -65,6 +65,15 @@ pub fn keep_only_reading() -> io::Result<()> {
     Ok(set_capabilities(None, sets)?)
 }
 
+/// Whether this process may read every file (`CAP_DAC_READ_SEARCH`, capabilities(7)).
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn may_read_all() -> io::Result<bool> {
+    Ok(capabilities(None)?.permitted.contains(CapabilitySet::DAC_READ_SEARCH))
+}
+
 /// Gives up the privilege that [`keep_only_reading`] keeps, if this process has it and is not root's.
 /// Programs that it executes do not have it, either. Only for a process with a single thread.
 ///

@@ -231,7 +231,7 @@ impl Drop for Listener {
 }
 
 /// Opens the listeners of each copy: those passed by systemd if there are any, otherwise those of the
-/// settings.
+/// settings. Addresses that speak TLS are opened in both cases.
 ///
 /// # Errors
 ///
@@ -247,28 +247,36 @@ pub fn open_all(settings: &Settings) -> Result<Vec<Listeners>, ListenError> {
     let copies = settings.copies;
     if shares_addresses(settings.copies_by) {
         // They cannot be opened again, but they can be shared.
-        return Ok(vec![given; copies]);
+        return reopen(&vec![given; copies], settings);
     }
-    dealt(&given, copies).ok_or_else(|| ListenError::Inherited {
+    let dealt = dealt(&given, copies).ok_or_else(|| ListenError::Inherited {
         name: "LISTEN_FDS".into(),
         reason: format!("{} sockets can't be divided evenly among {copies} copies", given.len()),
-    })
+    })?;
+    reopen(&dealt, settings)
 }
 
-/// The listeners that changed settings request: those of `current` that go on, and new ones.
+/// The listeners that changed settings request: those of `current` that go on, and new ones. Inherited
+/// sockets go on, and are used instead of all addresses but those that speak TLS.
 ///
 /// # Errors
 ///
 /// A new one cannot be opened. Then nothing has changed.
 pub fn reopen(current: &[Listeners], settings: &Settings) -> Result<Vec<Listeners>, ListenError> {
-    if current.iter().flatten().any(|listener| listener.asked.is_none()) {
-        return Ok(current.to_vec());
-    }
+    let is_inherited = |listener: &&Arc<Listener>| listener.asked.is_none();
+    let inherited: Vec<_> = current.iter().flatten().filter(is_inherited).collect();
+    let of_tls = settings.tls_addresses();
+    let is_opened = |asked: &&ListenAddress| {
+        inherited.is_empty()
+            || of_tls.contains(asked) && !inherited.iter().any(|given| given.address == **asked)
+    };
     let plan = settings.addresses_of_copies().map_err(ListenError::Plan)?;
     let mut copies: Vec<Listeners> = Vec::new();
     for (copy, addresses) in plan.iter().enumerate() {
-        let mut listeners: Listeners = Vec::new();
-        for (at, asked) in addresses.iter().enumerate() {
+        let given = current.get(copy).into_iter().flatten().filter(is_inherited);
+        let mut listeners: Listeners = given.map(Arc::clone).collect();
+        for asked in addresses.iter().filter(is_opened) {
+            let at = listeners.len();
             // Port 0 may have been requested more than once.
             let goes_on = |old: &&Arc<Listener>| {
                 old.asked.as_ref() == Some(asked) && !listeners.iter().any(|taken| Arc::ptr_eq(taken, old))
@@ -296,7 +304,9 @@ fn steer(first: &Listeners, settings: &Settings) -> Result<(), ListenError> {
     let usable = sys::process::allowed_cpus().unwrap_or_default();
     let usable = settings.cpus.as_ref().unwrap_or(&usable);
     let places = placement::copies_by_cpu(settings, usable);
-    for listener in first.iter().filter(|listener| listener.address.is_tcp()) {
+    // What is inherited has no member for each copy.
+    let own = |listener: &&Arc<Listener>| listener.asked.is_some() && listener.address.is_tcp();
+    for listener in first.iter().filter(own) {
         socket::steer_by_cpu(listener, &places)
             .map_err(|source| ListenError::Steer { address: listener.address.clone(), source })?;
     }

@@ -11,9 +11,10 @@ mod video;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -44,6 +45,7 @@ const TESTS: &[Test] = tests![
         hosts_of_other_certificates,
         renewed_certificates,
         reloads_that_fail,
+        beside_an_inherited_socket,
         renewed_while_clients_come,
         plain_http_to_a_tls_listener,
         redirects_to_https,
@@ -362,6 +364,34 @@ fn renewed_certificates(variant: &Variant) {
     https.server.signal(Signal::HUP);
     https.server.wait_for_line(|line| line.contains("not reloaded") && line.contains("default.pem"));
     assert_eq!(subject(), "renewed.example");
+}
+
+/// What systemd passes is for plain HTTP. The server opens the addresses of `listen_tls` itself, also at a
+/// reload.
+fn beside_an_inherited_socket(variant: &Variant) {
+    let authority = Authority::create();
+    let setup = setup(variant, &authority, "");
+    let (file, usual) = (setup.directory().join("sluice.toml"), setup.command());
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\" 3<&0 0</dev/null"]);
+    command.arg(usual.get_program()).args(usual.get_args());
+    command.stdin(Stdio::from(OwnedFd::from(listener))).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let server = setup.start_as(command);
+    let https = Https { address: server.tls_address(), server };
+    assert_eq!(https.server.get("/hello.txt").text(), HELLO);
+    assert_eq!(https.get(&[], "/hello.txt"), HELLO.as_bytes());
+    // Another address comes with a reload.
+    let free = TcpListener::bind("127.0.0.3:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let before = fs::read_to_string(&file).expect("settings");
+    let after = before.replace("listen_tls = ['127.0.0.2:0']", &format!("listen_tls = ['{free}']"));
+    assert_ne!(after, before);
+    fs::write(&file, after).expect("settings");
+    https.server.signal(Signal::HUP);
+    https.server.wait_for_line(|line| line.contains("settings reloaded"));
+    assert_eq!(https.server.get("/hello.txt").text(), HELLO);
+    let url = format!("https://{free}/hello.txt");
+    assert_eq!(stdout(&mut https.curl(&["--fail", "--insecure"], &[&url])), HELLO.as_bytes());
 }
 
 /// Settings that do not come into use take no certificate from those that are.

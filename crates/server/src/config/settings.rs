@@ -33,7 +33,7 @@ use super::network::{ToldOrigin, TrustedProxy};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The addresses that clients connect to, with or without TLS; not empty, without duplicates. Sockets
-    /// inherited from systemd replace all of them.
+    /// inherited from systemd replace those without TLS.
     pub listen: Vec<ListenAddress>,
     /// The concurrency architecture.
     pub architecture: Architecture,

@@ -10,7 +10,7 @@ use rustls::client::ClientSide;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, Connection, RootCertStore, SliceInput, Tcp};
-use server::channel::tls::Session;
+use server::tls::Session;
 use server::config::Settings;
 use server::tls::{TlsTerms, Vault, read_all};
 

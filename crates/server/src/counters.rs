@@ -172,6 +172,22 @@ sys::shareable! {
         pub tls_resumed: Counter,
         /// Connections closed because the client broke the TLS protocol, or did not speak it.
         pub tls_failures: Counter,
+        /// TLS handshakes begun: their first message has come.
+        pub tls_handshakes_begun: Counter,
+        /// Those that had to wait.
+        pub tls_handshakes_waited: Counter,
+        /// How long they waited, in microseconds.
+        pub tls_handshake_wait_us: Counter,
+        /// Handshakes refused because others of the network wait in vain.
+        pub tls_handshakes_refused: Counter,
+        /// Those that ended while they waited: the client has left, or its time was over.
+        pub tls_handshakes_given_up: Counter,
+        /// Those that a thread has computed in time that nothing else wanted.
+        pub tls_handshakes_aside: Counter,
+        /// CPU time of handshakes, in microseconds.
+        pub tls_handshake_cpu_us: Counter,
+        /// Handshakes that wait now.
+        pub tls_handshakes_waiting: Counter,
         /// Bytes of bodies and replies that are kept in memory for applications.
         pub application_memory_bytes: Counter,
         /// Connections that the reserved memory has room for.

@@ -30,6 +30,7 @@ pub mod error_log;
 mod faults;
 pub mod gateway;
 pub mod handed_send;
+pub mod handshakes;
 pub mod helpers;
 pub mod ip_text;
 pub mod line;
@@ -39,6 +40,7 @@ pub mod outbox;
 pub mod placement;
 pub mod plain;
 pub mod proxies;
+pub mod queues;
 pub mod registration;
 pub mod secured;
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! which other processes only read.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use http1::{Ended, Head, Limits, Plan, ProtocolError, Sheet, Stamp, Status, Terms, Tick};
@@ -19,11 +19,13 @@ use crate::config::{Coalesce, Sends, Settings};
 use crate::content::{Answer, Content, Lookup, MayBlock, Named, Pin, Prefetched, SiteNumber};
 use crate::counters::Counters;
 use crate::error_log;
-use crate::gateway::{Gateway, Lendable, PoolHandle, SERVER, Tools};
+use crate::gateway::{Gateway, Lendable, SERVER, Tools};
 use crate::handed_send::Until;
+use crate::handshakes::Handshakes;
 use crate::listeners::Listener;
 use crate::outbox::Outbox;
 use crate::proxies::Proxies;
+use crate::queues::QueueHandle;
 use crate::sends::BlockingSends;
 use crate::tls::{self, Scratch, TlsTerms};
 
@@ -83,6 +85,9 @@ pub struct Service {
     pub tells_of_table: bool,
     /// What TLS works with, if clients speak it.
     pub tls: Scratch,
+    /// TLS handshakes, if clients speak it.
+    pub handshakes: Option<Box<Handshakes>>,
+    queues: QueueHandle,
     /// How clients that speak TLS are served, and where.
     pub tls_terms: Option<Arc<TlsTerms>>,
     /// Requests without TLS are redirected to https, at this port.
@@ -154,7 +159,7 @@ impl Service {
         counters: &'static Counters,
         logs: AccessLogs,
         common: Option<Common>,
-        pool_handle: PoolHandle,
+        queue_handle: QueueHandle,
     ) -> io::Result<Self> {
         let clock = Clock::now();
         let limits = settings.limits();
@@ -162,7 +167,9 @@ impl Service {
             content.roots().for_each(|root| common.own(root));
         }
         Ok(Self {
-            gateway: Gateway::new(settings, common.clone(), pool_handle),
+            handshakes: Handshakes::new(settings, &queue_handle, counters).map(Box::new),
+            queues: queue_handle.clone(),
+            gateway: Gateway::new(settings, common.clone(), queue_handle),
             content,
             tells_of_table: common.as_ref().is_none_or(|common| common.place == 0),
             common,
@@ -276,6 +283,51 @@ impl Service {
         if let Some(sends) = &mut self.sends {
             sends.rest(self.clock.ms);
         }
+    }
+
+    /// Whether there is work between turns: connections to applications that no request uses, or something
+    /// that waits in a queue.
+    #[inline]
+    pub fn has_chores(&self) -> bool {
+        self.gateway.has_chores() || self.handshakes.as_ref().is_some_and(|handshakes| handshakes.has_some())
+    }
+
+    /// Does what is due between turns: retires connections to applications that have been kept as long as
+    /// they may be, and looks whether something that waits in a queue may go. Returns whether some of that
+    /// is [`called`](Self::called) without a wake-up.
+    pub fn do_chores(&mut self) -> bool {
+        let now = self.clock.tick;
+        self.gateway.expire(now);
+        let mut some_may_go = self.gateway.some_may_go();
+        if let Some(handshakes) = &mut self.handshakes {
+            handshakes.look(now);
+            some_may_go |= handshakes.some_may_go();
+        }
+        some_may_go
+    }
+
+    /// When to do the next [chores](Self::do_chores), if nothing happens before.
+    pub fn chores_are_due_at(&self) -> Option<Tick> {
+        let of_handshakes = self.handshakes.as_ref().and_then(|all| all.deadline(self.clock.tick));
+        [self.gateway.deadline(), of_handshakes].into_iter().flatten().reduce(Tick::earlier)
+    }
+
+    /// The names of connections that need not wait in a queue any more. Each name is returned once.
+    pub fn called(&mut self) -> Vec<u64> {
+        let mut called = self.handshakes.as_mut().map(|all| all.take_called()).unwrap_or_default();
+        called.extend(self.queues.called());
+        called
+    }
+
+    /// The descriptor that becomes readable when something of this worker that had to wait in a queue goes.
+    /// `None`: there are no queues.
+    pub fn wakeup(&self) -> Option<BorrowedFd<'_>> {
+        self.queues.wakeup()
+    }
+
+    /// Resets the wake-up.
+    pub fn clear_wakeup(&self) {
+        self.queues.clear_wakeup();
     }
 
     /// Copies the counts of the open-file table and the gateway to where other processes can read them.

@@ -22,8 +22,8 @@ use server::config::{
 use server::content::{Content, Resolvers};
 use server::control::{Control, Phase};
 use server::counters::Counters;
-use server::gateway::{Lines, Queues};
 use server::listeners::{Listener, Share};
+use server::queues::{Lines, Queues};
 use server::service::Service;
 
 #[global_allocator]
@@ -121,7 +121,7 @@ fn count(mechanism: Events, root: &Path, log: Option<&Path>) {
                 counters,
                 access_logs,
                 None,
-                Queues::new(&settings, 1, 0, &mut Lines::default()).unwrap().pool_handle(0),
+                Queues::new(&settings, 1, 0, &mut Lines::default()).unwrap().queue_handle(0),
             )
             .unwrap();
             let share = Share { serving: vec![Arc::new(listener)], retiring: Vec::new() };

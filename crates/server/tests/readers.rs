@@ -9,7 +9,7 @@ use http1::{Fields, Head, Method, Terms, Version};
 use server::access_log::{AccessLog, LogFile, Writer};
 use server::config::{LogFormat, LogTarget, PoolRule, Settings, WhenBehind};
 use server::counters::Counters;
-use server::gateway::{Lines, Queues};
+use server::queues::{Lines, Queues};
 use server::status::{Exposition, Sources, WorkerSource, prometheus};
 use sys::socket::PeerAddress;
 

@@ -39,6 +39,13 @@ pub fn break_nobody_off() {
     }
 }
 
+/// From now on the calling thread runs only while no other thread wants its CPU (`SCHED_IDLE`; sched(7)).
+/// The kernel takes the CPU from it as soon as another thread is woken. A thread cannot take this back. If a
+/// filter of system calls forbids the change, nothing changes.
+pub fn run_only_when_idle() {
+    let _ = set_scheduling_policy(libc::SCHED_IDLE, 0);
+}
+
 /// The calling thread's scheduling policy, or -1. It asks the kernel itself, as musl's functions for policies
 /// always fail (`sched_setscheduler(2)`).
 fn scheduling_policy() -> libc::c_int {

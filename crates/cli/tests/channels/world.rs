@@ -7,7 +7,7 @@ use server::access_log::AccessLogs;
 use server::config::{Settings, Source};
 use server::content::{Content, Resolvers};
 use server::counters::Counters;
-use server::gateway::{Lines, Queues};
+use server::queues::{Lines, Queues};
 use server::service::Service;
 
 /// The settings of a file, for that root.
@@ -22,6 +22,6 @@ pub(crate) fn service(settings: &Settings) -> Service {
     let resolvers = Arc::new(Resolvers::new(&sites).expect("the roots can be opened"));
     let content = Content::new(resolvers, &sites, 100, settings.limits.ranges);
     let counters: &'static Counters = Box::leak(Box::default());
-    let pool_handle = Queues::new(settings, 1, 0, &mut Lines::default()).expect("memory").pool_handle(0);
-    Service::new(content, settings, counters, AccessLogs::default(), None, pool_handle).expect("memory")
+    let queue_handle = Queues::new(settings, 1, 0, &mut Lines::default()).expect("memory").queue_handle(0);
+    Service::new(content, settings, counters, AccessLogs::default(), None, queue_handle).expect("memory")
 }

@@ -5,6 +5,7 @@
 //! (`harness::over_tls`).
 
 mod afterwards;
+mod flood;
 mod https;
 mod programs;
 mod video;
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
     harness::variant::run(&[
         ("tls", TESTS),
         ("tls_afterwards", afterwards::TESTS),
+        ("tls_flood", flood::TESTS),
         ("tls_programs", programs::TESTS),
         ("tls_video", video::TESTS),
     ])

@@ -148,7 +148,7 @@ impl EventLoop {
         if service.sends_block {
             service.sends = Some(BlockingSends::of_many_clients(settings, &service.counters.alarm_rings)?);
         }
-        if let Some(wakeup) = service.gateway.wakeup() {
+        if let Some(wakeup) = service.wakeup() {
             waiting.events.watch(wakeup, Token::of(Kind::Wakeup).number())?;
         }
         let mut this = Self {
@@ -203,7 +203,7 @@ impl EventLoop {
             turns.accept(self)?;
             self.work_phase(turns);
             self.timers_phase();
-            if self.service.gateway.has_chores() {
+            if self.service.has_chores() {
                 self.see_to_links();
             }
             self.turn_ends();

@@ -188,7 +188,8 @@ impl Worker {
                 }
                 Accepted::Nobody => at += 1,
                 Accepted::TryAgain => {}
-                Accepted::Paused => return None,
+                // The supervisor's requests come between two clients, even between two that are refused.
+                Accepted::Refused | Accepted::Paused => return None,
             }
         }
         self.service.counters.accept_phase(0);
@@ -310,6 +311,8 @@ impl Worker {
             }
             if look.reached(now) {
                 look = now.after(LOOK_TICKS);
+                // A place in a queue may have become free without a wake-up.
+                due |= client.is_queued() && self.service.do_chores();
                 let mut is_too_slow = self.is_too_slow(&mut progress, &client);
                 if self.others_wait() {
                     client.machine().drain();
@@ -372,12 +375,12 @@ impl Worker {
         let interest = Interest { readable, writable, ..Interest::NONE };
         let (of_client, of_supervisor) = ((client.as_fd(), interest), (self.notifier(), Interest::READABLE));
         let is_queued = client.is_queued();
-        let (event, told, said) = match (client.link_fd(), self.service.gateway.wakeup()) {
+        let (event, told, said) = match (client.link_fd(), self.service.wakeup()) {
             (None, Some(wakeup)) if is_queued => {
                 let of_wakeup = (wakeup, Interest::READABLE);
                 let [event, told, rung] = poll::wait_for([of_client, of_supervisor, of_wakeup], timeout)?;
                 if rung.readable {
-                    self.service.gateway.clear_wakeup();
+                    self.service.clear_wakeup();
                 }
                 (event, told, rung.readable)
             }

@@ -27,10 +27,11 @@ use http1::Tick;
 use sys::socket::{self, PeerAddress};
 
 use self::by_ring::ByRing;
-use self::tls::{Session, Tls};
+use self::tls::Tls;
 use crate::conversation::{Conversation, Next, Turn};
 use crate::line::Line;
 use crate::service::Service;
+use crate::tls::Session;
 
 /// A connection that was just accepted.
 #[derive(Debug)]
@@ -134,6 +135,32 @@ impl Channel {
         !has_just_come && self.close_if_idle()
     }
 
+    /// Whether its handshake waits, or is computed aside.
+    #[inline]
+    fn awaits_handshake(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.awaits_handshake())
+    }
+
+    /// Whether it waits in a queue, with a request or with its handshake.
+    pub fn is_queued(&self) -> bool {
+        self.awaits_handshake() || self.conversation.is_queued()
+    }
+
+    /// If it waits in a queue, names it. [`Service::called`] returns the name when it need not wait any more.
+    /// The name must not be 0.
+    pub fn name_queued(&self, service: &mut Service, name: u64) {
+        match &self.tls {
+            Some(tls) if tls.awaits_handshake() => tls.name_handshake(service, name),
+            _ => self.conversation.name_queued(service, name),
+        }
+    }
+
+    /// Whether only this worker can continue: for the conversation ([`Conversation::is_bound`]), or because
+    /// its handshake waits in this worker's name.
+    pub fn is_bound(&self) -> bool {
+        self.awaits_handshake() || self.conversation.is_bound()
+    }
+
     /// Whether TLS has something to send, whatever the conversation does.
     #[inline]
     fn has_own_to_send(&self) -> bool {
@@ -154,6 +181,9 @@ impl Channel {
 
     /// Whether an event is needed to continue reading or writing, as the conversation needs.
     pub fn waits_for(&self) -> (bool, bool) {
+        if self.awaits_handshake() {
+            return (false, false);
+        }
         let (input, room) = self.conversation.needs();
         (input && !self.readable, (room || self.has_own_to_send()) && !self.writable)
     }
@@ -207,6 +237,7 @@ impl Channel {
     #[cold]
     fn end_tls(&mut self, service: &mut Service) {
         service.counters.tls_connections.add(1_u64.wrapping_neg());
+        self.give_handshake_up(service);
         let is_cut_short = self.conversation.is_cut_short()
             || self.conversation.is_in_a_reply()
             || self.conversation.machine().is_broken();

@@ -20,7 +20,7 @@ use crate::config::{Settings, TrustedProxy};
 use crate::content::{Content, Resolvers};
 use crate::conversation::{Next, Turn};
 use crate::counters::Counters;
-use crate::gateway::{Lines, Queues};
+use crate::queues::{Lines, Queues};
 use crate::service::Service;
 
 const LARGE: &str = "GET /large HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -149,9 +149,9 @@ impl World {
         let resolvers = Arc::new(Resolvers::new(&sites).unwrap());
         let content = Content::new(resolvers, &sites, 10, settings.limits.ranges);
         let counters: &'static Counters = Box::leak(Box::default());
-        let pool_handle = Queues::new(settings, 1, 0, &mut Lines::default()).unwrap().pool_handle(0);
+        let queue_handle = Queues::new(settings, 1, 0, &mut Lines::default()).unwrap().queue_handle(0);
         let service =
-            Service::new(content, settings, counters, AccessLogs::default(), None, pool_handle).unwrap();
+            Service::new(content, settings, counters, AccessLogs::default(), None, queue_handle).unwrap();
         let (client, socket) = UnixStream::pair().unwrap();
         for end in [&client, &socket] {
             end.set_nonblocking(true).unwrap();

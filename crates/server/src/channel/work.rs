@@ -56,15 +56,12 @@ impl Channel {
     }
 
     fn go_through(&mut self, service: &mut Service, stages: Stages) -> Next {
-        if self.tls.is_some() {
-            service.change_stamps();
-            self.send_own(service);
-        }
-        let next = self.go_through_stages(service, stages);
-        if self.tls.is_some() {
-            service.change_stamps();
-        }
-        next
+        let waits = if self.tls.is_some() { self.begin_tls_turn(service) } else { None };
+        let next = match waits {
+            Some(turn) => Next::Turn(turn),
+            None => self.go_through_stages(service, stages),
+        };
+        if self.tls.is_some() { self.end_tls_turn(service, next) } else { next }
     }
 
     fn go_through_stages(&mut self, service: &mut Service, stages: Stages) -> Next {

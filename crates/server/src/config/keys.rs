@@ -418,6 +418,11 @@ pub(super) const KEYS: &[Key] = &[
     Key::of("pipeline", "response_target", |s| {
         one(&mut s.pipeline.response_target, unless_off(time(TIMEOUT)))
     }),
+    Key::of("handshakes", "queue", |s| one(&mut s.handshakes.queue, count(1..=1024))),
+    Key {
+        unset: "0.5, or 20 while they get no time besides",
+        ..Key::of("handshakes", "share", |s| optional(&mut s.handshakes.share, up_to(100)))
+    },
     Key::of("gateway", "spool", |s| one(&mut s.spool, path())),
     Key::of("gateway", "spill", |s| one(&mut s.spill, size(0..=GIB))),
     Key::of("gateway", "memory", |s| one(&mut s.gateway_memory, size(0..=GIB))),

@@ -23,7 +23,7 @@ pub use tracing::Level as LogLevel;
 pub use self::log::{AccessLogSettings, LogFormat, LogTarget, WhenBehind};
 pub use self::pool::{AreaSend, PoolRule, Transport};
 pub use self::site::{FileSettings, HeaderRule, Php, RouteRule, SiteSettings};
-pub use self::tls::{PairFiles, TlsSettings};
+pub use self::tls::{HandshakeSettings, PairFiles, TlsSettings};
 
 use super::address::{ListenAddress, StatusAddress};
 use super::host::HostPattern;
@@ -114,6 +114,8 @@ pub struct Settings {
     pub proxy_protocol: Vec<ListenAddress>,
     /// TLS.
     pub tls: TlsSettings,
+    /// Bounds on TLS handshakes.
+    pub handshakes: HandshakeSettings,
 }
 
 /// The concurrency architecture.
@@ -633,6 +635,7 @@ impl Settings {
             believed: vec![ToldOrigin::Scheme],
             proxy_protocol: Vec::new(),
             tls: TlsSettings::default(),
+            handshakes: HandshakeSettings::default(),
         }
     }
 

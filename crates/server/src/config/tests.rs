@@ -830,6 +830,10 @@ loads = "ring"
 zero_copy = true
 registered_sockets = true
 
+[handshakes]
+queue = 100
+share = 5
+
 [amped]
 helpers = 7
 disk_timeout = "9 s"

@@ -660,7 +660,7 @@ impl Conversation {
     }
 
     /// If the request waits in a pool's queue, names it.
-    /// [`Gateway::called`](crate::gateway::Gateway::called) returns the name when the request need not
+    /// [`Service::called`] returns the name when the request need not
     /// wait any more. The name must not be 0.
     pub fn name_queued(&self, service: &Service, name: u64) {
         if let Some(application) = self.exchange.application() {

@@ -199,6 +199,22 @@ pub static METRICS: &[Metric] = &[
     metric!(Kind::Counter, tls_handshakes, "TLS handshakes completed, resumed ones included"),
     metric!(Kind::Counter, tls_resumed, "TLS handshakes that continued an earlier session"),
     metric!(Kind::Counter, tls_failures, "Connections closed because TLS failed, or was not spoken"),
+    metric!(Kind::Counter, tls_handshakes_begun, "TLS handshakes whose first message has come"),
+    metric!(Kind::Counter, tls_handshakes_waited, "TLS handshakes that had to wait"),
+    metric!(Kind::Counter, tls_handshake_wait_us, "How long they waited, in microseconds"),
+    metric!(
+        Kind::Counter,
+        tls_handshakes_refused,
+        "TLS handshakes refused because others of the network wait in vain"
+    ),
+    metric!(
+        Kind::Counter,
+        tls_handshakes_given_up,
+        "TLS handshakes whose client left, or was too late, while they waited"
+    ),
+    metric!(Kind::Counter, tls_handshakes_aside, "TLS handshakes computed in time that nothing else wanted"),
+    metric!(Kind::Counter, tls_handshake_cpu_us, "CPU time of TLS handshakes, in microseconds"),
+    metric!(Kind::Gauge, tls_handshakes_waiting, "TLS handshakes that wait"),
     metric!(
         Kind::Gauge,
         application_memory_bytes,

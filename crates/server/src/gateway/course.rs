@@ -1,8 +1,8 @@
 //! The times at which a request for an application reached each stage, for its pool's counters and its
 //! line in the access log.
 
-use super::queues::now_us;
 use crate::counters::PoolCounters;
+use crate::queues::now_us;
 
 /// The stages of a request so far.
 #[derive(Debug)]

@@ -91,7 +91,7 @@ impl Delivery {
             Ok(None) => {}
             Ok(Some(file)) => {
                 gateway.own(file);
-                gateway.pool_handle.counters(pool).spilled.add_among_others(1);
+                gateway.queue_handle.counters(pool).spilled.add_among_others(1);
             }
             Err(error) => {
                 self.most_spilled = 0;

@@ -8,8 +8,8 @@
 //! client <-- OpenReply <-- spill <-- head, body <-- stdout -- link <-- application
 //! ```
 //!
-//! Between the body and the server is the pool's [queue], which all workers share. It keeps the number of
-//! requests in flight at or below the number of children that the application has.
+//! Between the body and the server is the pool's [queue](crate::queues), which all workers share. It keeps
+//! the number of requests in flight at or below the number of children that the application has.
 //!
 //! A request's body is spooled completely before a server is asked for anything, so a slow upload
 //! occupies no server. A reply is passed on as it arrives, as fast as its client takes it. What a slow
@@ -35,14 +35,12 @@ mod lent_connection;
 mod link;
 mod params;
 mod pool;
-mod queue;
-mod queues;
 mod relay;
 mod send_files;
 mod spool;
 
 use std::borrow::Cow;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use http1::{Limits, Sheet, Stamp, Tick};
@@ -55,22 +53,18 @@ use self::kept::Kept;
 pub use self::lent_connection::Lendable;
 pub use self::link::{Link, Retired};
 use self::pool::Pool;
-pub use self::queues::{Lines, PoolHandle, Queues};
 pub use self::relay::{Afterwards, Relay};
 use crate::common::Common;
 use crate::config::{PoolRule, Settings};
 use crate::content::{Pin, SiteNumber};
 use crate::error_log::Limited;
-
-/// How often to check whether a waiting request may go without a wake-up, because a slot became free with
-/// time.
-const LOOK_TICKS: u32 = 250 / Tick::MS;
+use crate::queues::{QueueHandle, Waits};
 
 /// A worker's access to all applications.
 #[derive(Debug)]
 pub struct Gateway {
     pools: Vec<Pool>,
-    pool_handle: PoolHandle,
+    queue_handle: QueueHandle,
     /// The directory for large bodies, and most bytes of one reply that may be spilled there.
     spool: PathBuf,
     most_spilled: u64,
@@ -90,11 +84,8 @@ pub struct Gateway {
     retired: Vec<Retired>,
     /// A ring moves the bytes of connections to servers.
     has_ring: bool,
-    /// How many requests wait in queues, when to check next whether they may go without a wake-up, and
-    /// whether some may go.
-    waiting: usize,
-    look_at: Tick,
-    some_may_go: bool,
+    /// The requests that wait in queues.
+    waits: Waits,
     complaints: Limited,
 }
 
@@ -121,7 +112,7 @@ pub const SERVER: &str = "sluice";
 
 impl Gateway {
     /// Access to the pools of the settings.
-    pub fn new(settings: &Settings, common: Option<Common>, pool_handle: PoolHandle) -> Self {
+    pub fn new(settings: &Settings, common: Option<Common>, queue_handle: QueueHandle) -> Self {
         // In the same order as in `Settings::all_sites`.
         let mut directories = 1 + settings.sites.len() as SiteNumber;
         let pool = |rule: Cow<'_, PoolRule>| {
@@ -139,13 +130,11 @@ impl Gateway {
             areas: 0,
             most_memory: settings.gateway_memory as usize,
             nodelay: settings.connections.nodelay,
-            pool_handle,
+            waits: Waits::default(),
+            queue_handle,
             common,
             retired: Vec::new(),
             has_ring: false,
-            waiting: 0,
-            look_at: Tick(0),
-            some_may_go: false,
             complaints: Limited::default(),
         }
     }
@@ -160,7 +149,7 @@ impl Gateway {
     /// queues.
     #[inline]
     pub fn has_chores(&self) -> bool {
-        !(self.retired.is_empty() && self.resting.is_empty() && self.kept.is_empty()) || self.waiting > 0
+        !(self.retired.is_empty() && self.resting.is_empty() && self.kept.is_empty()) || self.waits.has_some()
     }
 
     /// From now on a ring moves the bytes of connections to servers.
@@ -192,9 +181,9 @@ impl Gateway {
     /// Retires connections that have been kept as long as they may be. Also checks from time to time
     /// whether a waiting request may go.
     pub fn expire(&mut self, now: Tick) {
-        if self.waiting > 0 && self.look_at.reached(now) {
-            self.look_at = now.after(LOOK_TICKS);
-            self.some_may_go |= self.pool_handle.look();
+        if self.waits.look_is_due(now) {
+            let some_may_go = self.queue_handle.look();
+            self.waits.some_may_go(some_may_go);
         }
         while let Some(link) = self.kept.take_old(now) {
             self.retire(link);
@@ -203,31 +192,18 @@ impl Gateway {
 
     /// When to call [`expire`](Self::expire), if connections are kept or requests wait.
     pub fn deadline(&self) -> Option<Tick> {
-        let look = (self.waiting > 0).then_some(self.look_at);
-        [self.kept.deadline(), look].into_iter().flatten().reduce(Tick::earlier)
-    }
-
-    /// Counts a request that begins to wait in a queue.
-    fn begin_waiting(&mut self, now: Tick) {
-        if self.waiting == 0 {
-            self.look_at = now.after(LOOK_TICKS);
-        }
-        self.waiting += 1;
+        [self.kept.deadline(), self.waits.deadline()].into_iter().flatten().reduce(Tick::earlier)
     }
 
     /// Wakes the worker whose request goes.
     fn wake(&mut self, worker: Option<u32>) {
-        self.some_may_go |= self.pool_handle.wake(worker);
+        let some_may_go = self.queue_handle.wake(worker);
+        self.waits.some_may_go(some_may_go);
     }
 
     /// Whether waiting requests may go without a wake-up. Resets that.
     pub fn some_may_go(&mut self) -> bool {
-        std::mem::take(&mut self.some_may_go)
-    }
-
-    /// The names of requests that need not wait in a queue any more. Each name is returned once.
-    pub fn called(&self) -> impl Iterator<Item = u64> {
-        self.pool_handle.called()
+        self.waits.take_some_may_go()
     }
 
     /// Keeps no connections from now on. Other workers do.
@@ -269,17 +245,6 @@ impl Gateway {
     /// Whether there may be `bytes` more of them.
     fn has_memory_for(&self, bytes: usize) -> bool {
         (self.memory + self.areas).saturating_add(bytes) <= self.most_memory
-    }
-
-    /// The descriptor that becomes readable when a request of this worker that had to wait goes. `None`:
-    /// there are no applications.
-    pub fn wakeup(&self) -> Option<BorrowedFd<'_>> {
-        self.pool_handle.wakeup()
-    }
-
-    /// Resets the wake-up.
-    pub fn clear_wakeup(&self) {
-        self.pool_handle.clear_wakeup();
     }
 
     /// Logs why a request has not been answered, at most once a second.

@@ -47,13 +47,12 @@ use super::failure::Failure;
 use super::lent_connection::LentConnection;
 use super::link::{Link, Setup};
 use super::pool::{PoolTimeouts, Tried};
-use super::queue::{Entry, Ticket};
-use super::queues::now_us;
 use super::spool::Spool;
 use super::{Gateway, Tools};
 use crate::account::Account;
 use crate::config::Transport;
 use crate::content::{Call, Named, Pin, SiteNumber};
+use crate::queues::{Entry, Ticket, now_us};
 
 /// A request for an application.
 #[derive(Debug)]
@@ -173,7 +172,7 @@ impl Relay {
             composing: None,
             named: None,
             errors: Vec::new(),
-            course: Course::new(gateway.pool_handle.counters(pool)),
+            course: Course::new(gateway.queue_handle.counters(pool)),
             is_overdue: false,
             asked_at: now,
             due_since: now,
@@ -232,8 +231,8 @@ impl Relay {
     pub fn end_body(&mut self, gateway: &mut Gateway, now: Tick) -> Result<(), Failure> {
         (self.asked_at, self.due_since) = (now, now);
         self.course.is_complete();
-        let (worker, account) = (gateway.pool_handle.worker, Account::of(&self.asker.client));
-        let (entry, woken) = gateway.pool_handle.queue(self.pool).enter(worker, account, now_us());
+        let (worker, account) = (gateway.queue_handle.worker(), Account::of(&self.asker.client));
+        let (entry, woken) = gateway.queue_handle.queue(self.pool).enter(worker, account, now_us());
         gateway.wake(woken);
         match entry {
             Entry::Goes(ticket) => {
@@ -244,7 +243,7 @@ impl Relay {
             }
             Entry::Waits(ticket) => {
                 self.stage = Stage::Queued(ticket);
-                gateway.begin_waiting(now);
+                gateway.waits.begin(now);
                 Ok(())
             }
             Entry::Full => Err(Failure::Full),
@@ -254,7 +253,7 @@ impl Relay {
     /// Whether the request was in the queue and need not wait there any more.
     pub fn may_go(&self, gateway: &Gateway) -> bool {
         match &self.stage {
-            Stage::Queued(ticket) => !gateway.pool_handle.queue(self.pool).waits(ticket),
+            Stage::Queued(ticket) => !gateway.queue_handle.queue(self.pool).waits(ticket),
             _ => false,
         }
     }
@@ -263,7 +262,7 @@ impl Relay {
     /// name must not be 0.
     pub fn name(&self, gateway: &Gateway, name: u64) {
         if let Stage::Queued(ticket) = &self.stage {
-            gateway.pool_handle.queue(self.pool).name(ticket, name);
+            gateway.queue_handle.queue(self.pool).name(ticket, name);
         }
     }
 
@@ -296,14 +295,14 @@ impl Relay {
                     return Ok(());
                 }
                 Stage::Queued(ticket) => {
-                    let queue = gateway.pool_handle.queue(self.pool);
+                    let queue = gateway.queue_handle.queue(self.pool);
                     if queue.waits(ticket) {
                         return Ok(());
                     }
                     if !queue.goes(ticket) {
                         return Err(Failure::Full);
                     }
-                    gateway.waiting -= 1;
+                    gateway.waits.end();
                     if let Stage::Queued(ticket) = std::mem::replace(&mut self.stage, Stage::Due(None)) {
                         self.flying = Some(ticket);
                         self.course.is_in_flight();
@@ -548,7 +547,7 @@ impl Relay {
 
     /// Counts whether the pool's transport was used.
     fn count_transport(&self, gateway: &Gateway) {
-        let counters = gateway.pool_handle.counters(self.pool);
+        let counters = gateway.queue_handle.counters(self.pool);
         match gateway.pools[self.pool].transport {
             Transport::Stream => {}
             Transport::PassFd if self.has_used => counters.passed.add_among_others(1),
@@ -567,7 +566,7 @@ impl Relay {
             link.abort();
             // The application may continue to work.
             if let Some(ticket) = self.flying.take() {
-                gateway.wake(gateway.pool_handle.queue(self.pool).abandon(ticket, now_us()));
+                gateway.wake(gateway.queue_handle.queue(self.pool).abandon(ticket, now_us()));
             }
         }
         self.let_go(gateway);
@@ -608,11 +607,11 @@ impl Relay {
         if matches!(self.stage, Stage::Queued(_))
             && let Stage::Queued(ticket) = std::mem::replace(&mut self.stage, Stage::Over)
         {
-            gateway.waiting -= 1;
+            gateway.waits.end();
             waiting = Some(ticket);
         }
         for ticket in [self.flying.take(), waiting].into_iter().flatten() {
-            gateway.wake(gateway.pool_handle.queue(self.pool).leave(ticket, now_us()));
+            gateway.wake(gateway.queue_handle.queue(self.pool).leave(ticket, now_us()));
         }
     }
 
@@ -640,7 +639,7 @@ impl Relay {
 
     /// Counts for the pool that there will be no reply, or no more of it.
     pub fn count_failure(&self, gateway: &Gateway, failure: &Failure) {
-        let counters = gateway.pool_handle.counters(self.pool);
+        let counters = gateway.queue_handle.counters(self.pool);
         counters.failures.add_among_others(1);
         match failure {
             Failure::Full => counters.refused.add_among_others(1),
@@ -651,7 +650,7 @@ impl Relay {
 
     /// Counts for the pool that the client has disconnected.
     pub fn count_client_left(&self, gateway: &Gateway) {
-        gateway.pool_handle.counters(self.pool).clients_left.add_among_others(1);
+        gateway.queue_handle.counters(self.pool).clients_left.add_among_others(1);
     }
 
     /// The site that the request asked, and the terms that the reply must respect.

@@ -12,8 +12,8 @@ use results::status::{
 use super::rates::{Lookback, Sample};
 use super::system;
 use crate::counters::{Counters, Kind, METRICS, POOL_METRICS, told};
-use crate::gateway::Queues;
 use crate::listeners::Listener;
+use crate::queues::Queues;
 use crate::tls::{Certificates, days_left};
 
 /// How long a worker may take to answer a census. After that, the snapshot shows its connections by state

@@ -16,6 +16,7 @@
 //! So no client in a listener's queue is ever lost with a worker.
 
 mod common_table;
+mod floods;
 mod keeper;
 mod reload;
 mod remains;
@@ -36,6 +37,7 @@ use sys::output::Heir;
 use sys::process::{self, Ended};
 use sys::signal::{self, Signal, SignalSet};
 
+use self::floods::Floods;
 use self::keeper::Keeper;
 use self::reload::Reload;
 use self::remains::Remains;
@@ -188,6 +190,7 @@ pub fn run(source: Source) -> Result<(), RunError> {
         vault,
         keeper: opened.keeper,
         ticket_key_due: Instant::now() + ticket_key_left,
+        floods: Floods::new(),
         trial: None,
         reload: None,
     };
@@ -375,6 +378,7 @@ struct Supervisor {
     keeper: Option<Keeper>,
     /// When to change the key of tickets.
     ticket_key_due: Instant,
+    floods: Floods,
     /// The trial of the program that may replace this one.
     trial: Option<Trial>,
     /// The reload whose settings may replace these.
@@ -398,6 +402,7 @@ impl Supervisor {
                 self.trial.as_ref().and_then(|trial| trial.due),
                 self.reload.as_ref().map(|_| Instant::now() + reload::LOOK),
                 Some(self.ticket_key_due).filter(|_| !self.settings.tls.listen.is_empty()),
+                Some(self.floods.due()).filter(|_| !self.settings.tls.listen.is_empty()),
             ];
             let wait = due.into_iter().flatten().min();
             // While a trial or reload is under way, signals that would change what is tried wait.
@@ -440,6 +445,9 @@ impl Supervisor {
             }
             if let Some(trial) = self.trial.as_mut().filter(|trial| trial.is_overdue()) {
                 trial.break_off();
+            }
+            if !self.settings.tls.listen.is_empty() {
+                self.floods.look(|| self.workers.handshakes_refused());
             }
             if self.ticket_key_due <= Instant::now() && !self.settings.tls.listen.is_empty() {
                 self.vault.tickets().change();

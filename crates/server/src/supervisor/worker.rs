@@ -15,9 +15,9 @@ use crate::content::{Content, Resolvers, SharedFiles};
 use crate::control::Control;
 use crate::counters::Counters;
 use crate::faults;
-use crate::gateway::PoolHandle;
 use crate::listeners::Share;
 use crate::memory;
+use crate::queues::QueueHandle;
 use crate::service::Service;
 use crate::tls::{TlsTerms, Vault};
 
@@ -31,7 +31,7 @@ pub(super) fn serve(
     settings: &Settings,
     cpus: Option<&[usize]>,
     listeners: Share,
-    threads: &[(&'static Counters, PoolHandle)],
+    threads: &[(&'static Counters, QueueHandle)],
     control: Arc<Control>,
     common: Option<(&Common, &SharedFiles)>,
     (access_logs, vault): (&[Arc<LogFile>], &Arc<Vault>),
@@ -85,11 +85,11 @@ pub(super) fn serve(
     };
     faults::at("services");
     let tls_terms = TlsTerms::new(settings, vault)?.map(Arc::new);
-    let service = |(thread, (counters, pool_handle)): (usize, &(&'static Counters, PoolHandle))| {
+    let service = |(thread, (counters, queue_handle)): (usize, &(&'static Counters, QueueHandle))| {
         let logs = AccessLogs::new(settings, &writers, counters);
         let common = common.map(|(common, _)| common.clone());
         let mut service =
-            Service::new(content(thread), settings, counters, logs, common, pool_handle.clone())?;
+            Service::new(content(thread), settings, counters, logs, common, queue_handle.clone())?;
         service.tells_of_table &= of_process.is_none();
         service.tls_terms.clone_from(&tls_terms);
         Ok(service)
@@ -109,7 +109,7 @@ pub(super) fn serve(
 
 /// For `sluice memory`: the memory that this process has before it serves, divided equally among its
 /// threads.
-fn note_start_memory(threads: &[(&'static Counters, PoolHandle)]) {
+fn note_start_memory(threads: &[(&'static Counters, QueueHandle)]) {
     // If the kernel does not report it, the model has no such figure.
     let bytes = memory::own_bytes().unwrap_or(0);
     for (block, _) in threads {

@@ -29,9 +29,9 @@ use crate::content::SharedFiles;
 use crate::control::{Control, LetGo, Phase};
 use crate::counters::Counters;
 use crate::crew::Crew;
-use crate::gateway::{Lines, Queues};
 use crate::listeners::{Listener, Listeners, Share};
 use crate::placement::Position;
+use crate::queues::{Lines, Queues};
 use crate::status::{Endpoint, ListenerSource, Sources, WorkerSource};
 use crate::tls::{Certificates, Vault};
 
@@ -69,7 +69,7 @@ pub(super) struct Workers {
     /// The queues of all applications that have existed.
     lines: Lines,
     /// How many handles to queues have been given out, to workers of all generations.
-    pool_handles: u32,
+    queue_handles: u32,
 }
 
 /// A generation on trial.
@@ -169,7 +169,7 @@ impl Workers {
             leaving: 0,
             queues: None,
             lines: Lines::default(),
-            pool_handles: 0,
+            queue_handles: 0,
         })
     }
 
@@ -302,9 +302,9 @@ impl Workers {
         let crews = crews.collect::<io::Result<Vec<_>>>()?;
         let files = self.shared_files(settings)?;
         let threads = layout.threads(Role::Serve);
-        let pool_handles = Position::all(settings).count() * threads;
-        let queues = Queues::new(settings, pool_handles, self.pool_handles, &mut self.lines)?;
-        self.pool_handles = self.pool_handles.wrapping_add(pool_handles as u32);
+        let queue_handles = Position::all(settings).count() * threads;
+        let queues = Queues::new(settings, queue_handles, self.queue_handles, &mut self.lines)?;
+        self.queue_handles = self.queue_handles.wrapping_add(queue_handles as u32);
         for (number, position) in Position::all(settings).enumerate() {
             let control = Arc::new(Control::of(crews[position.copy].clone(), position.worker)?);
             if on_trial {
@@ -585,6 +585,12 @@ impl Workers {
         self.adopted.is_empty() && self.all().all(|place| matches!(place.state, State::Gone))
     }
 
+    /// How many TLS handshakes have been refused since the server has started.
+    pub(super) fn handshakes_refused(&self) -> u64 {
+        let blocks = self.all().flat_map(|place| &place.counters).copied().chain([self.past]);
+        blocks.map(|block| block.tls_handshakes_refused.get()).sum()
+    }
+
     /// The sources of what the status endpoint reports.
     pub(super) fn sources(
         &self,
@@ -683,9 +689,9 @@ impl Place {
         control.begin();
         let accepted_before = self.accepted();
         let serving = self.position.listeners(settings, &copies[self.position.copy]);
-        let pool_handle = |thread| self.queues.pool_handle(self.number * self.counters.len() + thread);
+        let queue_handle = |thread| self.queues.queue_handle(self.number * self.counters.len() + thread);
         let threads: Vec<_> =
-            self.counters.iter().zip(0..).map(|(&block, at)| (block, pool_handle(at))).collect();
+            self.counters.iter().zip(0..).map(|(&block, at)| (block, queue_handle(at))).collect();
         let work = |share: Share, common: Option<(&Common, &SharedFiles)>| {
             let shared = (access_logs, &self.vault);
             let ended = worker::serve(settings, cpus, share, &threads, control, common, shared);

@@ -15,6 +15,7 @@
 mod certificates;
 mod pair;
 mod resolver;
+mod session;
 mod suites;
 mod tickets;
 mod vault;
@@ -30,6 +31,7 @@ use rustls::enums::ApplicationProtocol;
 pub use self::certificates::Certificates;
 pub use self::pair::{FEW_DAYS, Pair, PairError, Pairs, days_left, read_all};
 use self::resolver::Resolver;
+pub use self::session::{Opened, Session};
 use self::suites::OursUnlessChaCha;
 pub use self::tickets::KEY_LIFETIME;
 pub use self::vault::{Texts, Vault};

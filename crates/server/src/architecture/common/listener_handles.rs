@@ -45,6 +45,9 @@ enum Retiring {
 pub(in crate::architecture) enum Accepted {
     /// A client.
     Client(Client),
+    /// A client of a network that keeps the queue of TLS handshakes from getting shorter. Its connection is
+    /// reset.
+    Refused,
     /// No client waits here.
     Nobody,
     /// The waiting client is gone, or there is room by now. Another attempt is worthwhile.
@@ -89,6 +92,14 @@ impl ListenerHandle {
                 let address = listener.asked.as_ref().unwrap_or(&listener.address);
                 let is_announced = service.proxies.announce_at(address);
                 let speaks_tls = service.tls_terms.as_ref().is_some_and(|terms| terms.are_for(address));
+                if speaks_tls
+                    && !is_announced
+                    && service.handshakes.as_ref().is_some_and(|handshakes| handshakes.refuses(&peer))
+                {
+                    // A socket that cannot be reset is closed when it is dropped.
+                    let _ = socket::reset(socket);
+                    return Accepted::Refused;
+                }
                 let waited_ms = None;
                 return Accepted::Client(Client { socket, peer, is_announced, speaks_tls, waited_ms });
             }

@@ -8,6 +8,10 @@ use super::EventLoop;
 use crate::architecture::common::listener_handles::Accepted;
 use crate::architecture::common::samples::sample_wait;
 
+/// Most connections that an accept phase takes while handshakes wait. To accept one and to learn that its
+/// handshake has to wait takes as long as a few replies.
+const MOST_WHILE_HANDSHAKES_WAIT: u32 = 4;
+
 impl EventLoop {
     /// Takes the first waiting connection of a listener. A ring takes up to `budget` of them in one call, and
     /// keeps the others for the next calls.
@@ -39,6 +43,9 @@ impl EventLoop {
         let mut sample = self.accepting.policy.sampling_is_due(self.service.clock.ns)
             && self.accepting.sample_queue(counters).is_some();
         let mut budget = self.accepting.policy.budget().connections;
+        if self.handshakes_wait() {
+            budget = budget.min(MOST_WHILE_HANDSHAKES_WAIT);
+        }
         let mut accepted = 0;
         for at in 0..self.accepting.ports.len() {
             while self.accepting.ports[at].pending && budget > 0 && self.has_room()
@@ -53,6 +60,10 @@ impl EventLoop {
                                 sample_wait(&client.socket, &mut self.accepting.policy, counters);
                         }
                         self.open(client);
+                    }
+                    Accepted::Refused => {
+                        budget = budget.saturating_sub(1);
+                        accepted += 1;
                     }
                     Accepted::Nobody => self.accepting.ports[at].pending = false,
                     Accepted::TryAgain | Accepted::Paused => {}

@@ -9,6 +9,8 @@ pub(super) struct Agenda {
     pub(super) work: Vec<u32>,
     /// Connections that have used up their quantum of this turn.
     unfinished: Vec<u32>,
+    /// Connections for the end of the work phase, because they shake hands while others do so, too.
+    pub(super) handshakes: Vec<u32>,
     /// The last work phase did not reach all connections.
     pub(super) cut_short: bool,
     pub(super) by_networks: ByNetworks,
@@ -19,7 +21,8 @@ pub(super) struct Agenda {
 impl Agenda {
     pub(super) fn new(skips_new: bool) -> Self {
         let by_networks = ByNetworks::new();
-        Self { work: Vec::new(), unfinished: Vec::new(), cut_short: false, by_networks, skips_new }
+        let (work, unfinished, handshakes) = (Vec::new(), Vec::new(), Vec::new());
+        Self { work, unfinished, handshakes, cut_short: false, by_networks, skips_new }
     }
 
     /// Whether no connection is due.

@@ -1,6 +1,6 @@
-//! Applications in the event loop. The loop watches the sockets of their servers for the connections that
-//! have a request there. It watches a wake-up, the gateway's `wakeup`, for connections whose request waits in
-//! a queue.
+//! Applications in the event loop, and queues. The loop watches the sockets of applications' servers for the
+//! connections that have a request there. It watches a wake-up, the service's `wakeup`, for connections whose
+//! request or TLS handshake waits in a queue.
 
 use std::os::fd::AsFd;
 
@@ -18,7 +18,7 @@ impl EventLoop {
     pub(super) fn watch_link(&mut self, index: u32) -> bool {
         let Some(registered) = self.connections.get_mut(index) else { return true };
         let token = Token { kind: Kind::Application, generation: registered.generation, index }.number();
-        registered.conversation.name_queued(&self.service, token);
+        registered.conversation.name_queued(&mut self.service, token);
         if self.service.outbox.is_some() {
             return self.watch_link_by_ring(index);
         }
@@ -76,25 +76,23 @@ impl EventLoop {
 
     /// The wake-up (`wakeup`) has been signalled.
     pub(super) fn heed_wakeup(&mut self) {
-        self.service.gateway.clear_wakeup();
+        self.service.clear_wakeup();
         self.let_called_go();
     }
 
-    /// Lets connections go on whose requests need not wait in a queue any more.
+    /// Lets connections go on that need not wait in a queue any more.
     fn let_called_go(&mut self) {
-        for token in self.service.gateway.called().filter_map(Token::from_number) {
+        for token in self.service.called().into_iter().filter_map(Token::from_number) {
             let Some(registered) = Registered::named(&mut self.connections, token) else { continue };
             self.agenda.add(token.index, registered);
         }
     }
 
     /// Handles connections to applications that no request uses any more: stops watching those that it
-    /// keeps, and closes the others. Also handles requests that this worker itself has released from a
-    /// queue.
+    /// keeps, and closes the others. Also handles what this worker itself has released from a queue.
     #[cold]
     pub(super) fn see_to_links(&mut self) {
-        self.service.gateway.expire(self.service.clock.tick);
-        if self.service.gateway.some_may_go() {
+        if self.service.do_chores() {
             self.let_called_go();
         }
         while let Some((pool, mut link)) = self.service.gateway.take_resting() {

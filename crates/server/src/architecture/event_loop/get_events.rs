@@ -15,7 +15,13 @@ const PRESSURE_TICKS: u32 = 100 / Tick::MS;
 impl EventLoop {
     /// One get-events phase.
     pub(super) fn get_events_phase(&mut self) -> io::Result<()> {
-        let timeout_ms = self.wait_at_most_ms();
+        let mut timeout_ms = self.wait_at_most_ms();
+        if timeout_ms != Some(0)
+            && let Some(handshakes) = self.service.handshakes.as_mut().filter(|all| all.has_some())
+            && handshakes.is_idle()
+        {
+            timeout_ms = Some(0);
+        }
         let at_once = timeout_ms == Some(0);
         if !at_once {
             self.service.rest();
@@ -65,7 +71,7 @@ impl EventLoop {
             let paused = self.accepting.gate.paused_until().map(|until| until.remaining(now).max(1));
             ticks = Some(sooner(ticks, paused.unwrap_or(PRESSURE_TICKS)));
         }
-        if let Some(deadline) = self.service.gateway.deadline() {
+        if let Some(deadline) = self.service.chores_are_due_at() {
             ticks = Some(sooner(ticks, deadline.remaining(now)));
         }
         if self.ending.is_draining() || self.accepting.is_retiring() {

@@ -22,9 +22,9 @@ use crate::config::Settings;
 use crate::content::{Content, Resolvers};
 use crate::control::Control;
 use crate::counters::Counters;
-use crate::gateway::{Lines, Queues};
 use crate::helpers::Helpers;
 use crate::listeners::Share;
+use crate::queues::{Lines, Queues};
 use crate::service::Service;
 
 /// What clients send: parts of requests and whole ones, valid and invalid. Some have replies that the
@@ -83,9 +83,9 @@ impl World {
         let sites = settings.all_sites();
         let resolvers = Arc::new(Resolvers::new(&sites).unwrap());
         let content = Content::new(Arc::clone(&resolvers), &sites, 100, settings.limits.ranges);
-        let pool_handle = Queues::new(&settings, 1, 0, &mut Lines::default()).unwrap().pool_handle(0);
+        let queue_handle = Queues::new(&settings, 1, 0, &mut Lines::default()).unwrap().queue_handle(0);
         let service =
-            Service::new(content, &settings, counters, AccessLogs::default(), None, pool_handle).unwrap();
+            Service::new(content, &settings, counters, AccessLogs::default(), None, queue_handle).unwrap();
         let now = service.clock.tick;
         let control = Arc::new(Control::new().unwrap());
         let mut server = EventLoop::new(service, Share::default(), &settings, control).unwrap();

@@ -218,6 +218,7 @@ impl<'p> Acceptor<'p> {
                         }
                         continue;
                     }
+                    Accepted::Refused => accepted += 1,
                     Accepted::Nobody => self.ports[at].pending = false,
                     Accepted::TryAgain | Accepted::Paused => {}
                 }

@@ -270,9 +270,9 @@ impl<'p> PollStage<'p> {
     }
 }
 
-/// Watches the wake-up that reports on a worker's requests that had to wait in a pool's queue.
+/// Watches the wake-up that reports on what a worker had waiting in a queue.
 pub(super) fn watch_wakeup(poll: &Poll, service: &Service, reader: usize) -> io::Result<()> {
-    let Some(wakeup) = service.gateway.wakeup() else { return Ok(()) };
+    let Some(wakeup) = service.wakeup() else { return Ok(()) };
     let token = Token { kind: Kind::Wakeup, generation: 0, index: reader as u32 };
     poll.epoll.add(wakeup.as_fd(), token.number(), Interest::READABLE.on_edge())
 }

@@ -71,7 +71,7 @@ impl<'p> Reader<'p> {
         let mut batch = Vec::new();
         loop {
             let at_once = self.pipeline.at_once(Stage::Read);
-            let timeout = self.timeout();
+            let timeout = if self.is_idle() { Some(Duration::ZERO) } else { self.timeout() };
             let who = (Stage::Read, self.number, at_once);
             let taken = super::take(who, &self.lane.reads, timeout, &mut self.service, &mut batch);
             self.service.begin_turn();
@@ -120,7 +120,7 @@ impl<'p> Reader<'p> {
             self.pipeline.read_poll.wake();
         }
         if taken.is_poked {
-            self.service.gateway.clear_wakeup();
+            self.service.clear_wakeup();
             self.let_called_go();
         }
     }
@@ -156,7 +156,7 @@ impl<'p> Reader<'p> {
                 self.lane.reads.give_to(self.number.into(), traveller, now_ns);
             }
         }
-        if self.service.gateway.has_chores() {
+        if self.service.has_chores() {
             self.see_to_links();
         }
         self.service.publish();
@@ -201,7 +201,7 @@ impl<'p> Reader<'p> {
             Turn::Application => {
                 let number = self.pipeline.number(&mut traveller);
                 let name = token(Kind::Application, traveller.lane, number);
-                traveller.conversation.name_queued(&self.service, name);
+                traveller.conversation.name_queued(&mut self.service, name);
                 self.wait(traveller);
             }
             Turn::Unfinished => self.come_back_to(traveller),
@@ -234,6 +234,12 @@ impl<'p> Reader<'p> {
         }
     }
 
+    /// Whether the reader is better off with a handshake than waiting, if its queue is empty.
+    fn is_idle(&mut self) -> bool {
+        let handshakes = self.service.handshakes.as_mut().filter(|all| all.has_some());
+        handshakes.is_some_and(|handshakes| handshakes.is_idle())
+    }
+
     fn say_close(&mut self, traveller: &mut Traveller) {
         traveller.conversation.machine().drain();
         if !std::mem::replace(&mut self.has_closed, true) {
@@ -242,11 +248,10 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// Lets connections go on whose requests need not wait in a queue any more. A connection that is
+    /// Lets connections go on that need not wait in a queue any more. A connection that is
     /// already on its way to be read from checks for itself then.
     fn let_called_go(&mut self) {
-        let called: Vec<_> = self.service.gateway.called().filter_map(Token::from_number).collect();
-        for token in called {
+        for token in self.service.called().into_iter().filter_map(Token::from_number) {
             let (_, number) = place(token);
             let traveller = self.lane.waiting.lock().take(number);
             if let Some(mut traveller) = traveller {
@@ -257,15 +262,13 @@ impl<'p> Reader<'p> {
     }
 
     /// Handles connections to applications that no request uses any more: stops watching those that it
-    /// keeps, and closes the others. Also handles requests that this reader itself has released from a
-    /// queue.
+    /// keeps, and closes the others. Also handles what this reader itself has released from a queue.
     #[cold]
     fn see_to_links(&mut self) {
-        if self.service.gateway.some_may_go() {
+        if self.service.do_chores() {
             self.let_called_go();
         }
         let (gateway, now) = (&mut self.service.gateway, self.service.clock.tick);
-        gateway.expire(now);
         while let Some((pool, mut link)) = gateway.take_resting() {
             if std::mem::take(&mut link.registration) != Registration::None {
                 // Removing a registered socket cannot fail.
@@ -283,7 +286,7 @@ impl<'p> Reader<'p> {
             return Some(Duration::ZERO);
         }
         let now = self.service.clock.tick;
-        let of_links = self.service.gateway.deadline();
+        let of_links = self.service.chores_are_due_at();
         let of_links = of_links.map(|at| u64::from(at.remaining(now).max(1) * Tick::MS));
         let of_log = self.service.logs.wait_at_most_ms(self.service.clock.ms);
         [of_links, of_log].into_iter().flatten().min().map(|ms| Duration::from_millis(ms.max(1)))

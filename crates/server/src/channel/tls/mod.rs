@@ -13,7 +13,7 @@
 //! that has left in part, in proportion. So its timeouts see how fast the client takes them. While records
 //! are leaving, nothing else is sealed.
 
-mod session;
+mod handshake;
 #[cfg(test)]
 mod tests;
 
@@ -23,26 +23,30 @@ use std::os::fd::AsFd as _;
 use sys::ring::{How, Received};
 use sys::socket;
 
-pub use self::session::{Opened, Session};
+use self::handshake::{Outcome, Standing};
 use super::Channel;
 use super::send::Failed;
 use crate::conversation::{Follows, Input, Operation, Passage, Passages, Runs, Unsent};
 use crate::line::Line;
 use crate::outbox::Outbox;
 use crate::service::Service;
+use crate::tls::Session;
 
 /// Most bytes that are sealed at once: four of the largest records (RFC 8446 section 5.1). A client that
 /// takes nothing makes the server keep this much.
 const MOST_AT_ONCE: usize = 64 << 10;
 /// The largest record: its head, what it may carry, and what sealing may add (RFC 5246 section 6.2.3).
 const LARGEST_RECORD: usize = 5 + (16 << 10) + 2048;
-/// What a flight of a handshake costs of the quantum: computing it takes as long as sending this much.
-const COST_OF_FLIGHT: u64 = 64 << 10;
 
 /// The TLS of one client.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about the client, a byte each")]
 pub(super) struct Tls {
-    session: Session,
+    /// `None`: its handshake is computed aside.
+    session: Option<Session>,
+    standing: Standing,
+    /// The client has made a request.
+    has_asked: bool,
     /// What has come and could not be opened yet: the beginning of a record.
     partial: Vec<u8>,
     /// A ring has received something that is in `partial`, and whether the socket has more.
@@ -74,7 +78,9 @@ impl Tls {
     /// For a client that was just accepted.
     pub(super) fn new(session: Session) -> Self {
         Self {
-            session,
+            session: Some(session),
+            standing: Standing::Free,
+            has_asked: false,
             partial: Vec::new(),
             has_come: false,
             has_more: false,
@@ -88,7 +94,7 @@ impl Tls {
 
     /// Whether the handshake is complete.
     pub(super) fn is_established(&self) -> bool {
-        self.session.is_established()
+        self.session.as_ref().is_some_and(Session::is_established)
     }
 
     /// Whether records are to be sent.
@@ -114,11 +120,6 @@ impl Tls {
         self.told += more;
         more
     }
-}
-
-/// Whether a client begins with a request instead of a handshake.
-fn speaks_http(received: &[u8]) -> bool {
-    received.first().is_some_and(u8::is_ascii_uppercase)
 }
 
 /// Most bytes that a worker seals at once.
@@ -160,7 +161,6 @@ impl Channel {
                 }
                 return false;
             }
-            let Some(tls) = &mut self.tls else { return false };
             match came {
                 Came::Something => {}
                 Came::Nothing | Came::Broken => return false,
@@ -169,15 +169,12 @@ impl Channel {
                     return true;
                 }
             }
-            if !tls.session.is_begun() && speaks_http(sealed) {
-                service.counters.tls_failures.add(1);
-                return self.goes_on_plain(service, input, sealed);
-            }
-            let was_leaving = tls.leaving.len();
-            let opened = tls.session.open(sealed, input.room(), &mut tls.leaving);
-            if tls.leaving.len() > was_leaving {
-                *share = share.saturating_sub(COST_OF_FLIGHT);
-            }
+            let opened = match self.open(service, sealed, input, share) {
+                Outcome::Opened(opened) => opened,
+                Outcome::IsPlain => return self.goes_on_plain(service, input, sealed),
+                Outcome::Waits => return false,
+            };
+            let Some(tls) = &mut self.tls else { return false };
             let opened = match opened {
                 Ok(opened) => opened,
                 Err(error) => {
@@ -371,7 +368,10 @@ impl Channel {
         } else {
             std::mem::take(&mut service.tls.leaving)
         };
-        let sealed = tls.session.seal(plain, &mut tls.leaving);
+        let Some(session) = &mut tls.session else {
+            return Err(Unsent::Broken(io::ErrorKind::BrokenPipe.into()).into());
+        };
+        let sealed = session.seal(plain, &mut tls.leaving);
         (tls.carries, tls.told, tls.is_passed_on) = (plain.len() as u64, 0, is_passed_on);
         sealed.map_err(Unsent::Broken)?;
         self.flush(service, more_follows)
@@ -494,8 +494,10 @@ impl Channel {
 
     /// Says that nothing more is sent. The ring sends nothing now. `false`: there is no room for that yet.
     pub(super) fn says_end(&mut self, service: &mut Service) -> bool {
-        if let Some(tls) = &mut self.tls {
-            tls.session.say_end(&mut tls.leaving);
+        if let Some(tls) = &mut self.tls
+            && let Some(session) = &mut tls.session
+        {
+            session.say_end(&mut tls.leaving);
         }
         while self.tls.as_ref().is_some_and(|tls| tls.is_leaving()) {
             match self.send_records(service, false) {

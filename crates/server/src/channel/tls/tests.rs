@@ -1,6 +1,8 @@
 //! TLS between a client and a conversation, whatever way the bytes come in: cut anywhere, changed, not taken,
 //! ended without a word.
 
+mod waiting;
+
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
@@ -20,7 +22,7 @@ use crate::config::{Settings, TrustedProxy};
 use crate::content::{Content, Resolvers};
 use crate::conversation::Turn;
 use crate::counters::Counters;
-use crate::gateway::{Lines, Queues};
+use crate::queues::{Lines, Queues};
 use crate::service::Service;
 use crate::tls::{TlsTerms, Vault, provider, read_all};
 
@@ -78,9 +80,9 @@ impl World {
         let resolvers = Arc::new(Resolvers::new(&sites).unwrap());
         let content = Content::new(resolvers, &sites, 10, settings.limits.ranges);
         let counters: &'static Counters = Box::leak(Box::default());
-        let pool_handle = Queues::new(settings, 1, 0, &mut Lines::default()).unwrap().pool_handle(0);
+        let queue_handle = Queues::new(settings, 1, 0, &mut Lines::default()).unwrap().queue_handle(0);
         let mut service =
-            Service::new(content, settings, counters, AccessLogs::default(), None, pool_handle).unwrap();
+            Service::new(content, settings, counters, AccessLogs::default(), None, queue_handle).unwrap();
         service.tls_terms = TlsTerms::new(settings, &vault).unwrap().map(Arc::new);
         let (socket, other) = UnixStream::pair().unwrap();
         for end in [&socket, &other] {

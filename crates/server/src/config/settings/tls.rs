@@ -1,5 +1,7 @@
-//! Settings of TLS: where it is spoken, with which certificate, and what clients are told about it.
+//! Settings of TLS: where it is spoken, with which certificate, what clients are told about it, and how much
+//! of a worker handshakes take.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,6 +21,23 @@ pub struct TlsSettings {
     /// How long clients that have come over TLS are to use nothing else (RFC 6797). `None`: they are told
     /// nothing.
     pub hsts: Option<Duration>,
+}
+
+/// Bounds on TLS handshakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandshakeSettings {
+    /// Most handshakes that wait for each worker that serves many clients. Of workers that serve one, so many
+    /// may wait altogether.
+    pub queue: u32,
+    /// The part of a worker's time, in percent, in which handshakes go before its other clients. `None`:
+    /// 0.5, or 20 while they get no time besides.
+    pub share: Option<NonZeroU32>,
+}
+
+impl Default for HandshakeSettings {
+    fn default() -> Self {
+        Self { queue: 256, share: None }
+    }
 }
 
 /// The files of a certificate, absolute. Both or none are set in checked settings.

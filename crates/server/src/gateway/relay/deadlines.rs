@@ -7,8 +7,8 @@ use http1::Tick;
 use super::super::Gateway;
 use super::super::failure::Failure;
 use super::super::link::Setup;
-use super::super::queues::now_us;
 use super::{Relay, Stage};
+use crate::queues::now_us;
 
 /// How long a server may take to answer which transports it supports, if its pool does not allow less.
 const ANSWER_TICKS: u32 = 1000 / Tick::MS;
@@ -66,7 +66,7 @@ impl Relay {
             return Err(Failure::TimedOut);
         }
         if matches!(self.stage, Stage::Queued(_)) {
-            gateway.wake(gateway.pool_handle.queue(self.pool).look(now_us()));
+            gateway.wake(gateway.queue_handle.queue(self.pool).look(now_us()));
         }
         let server = match &self.stage {
             _ if !is_overdue => return Ok(()),

@@ -35,7 +35,7 @@ impl Relay {
             && let Some(link) = gateway.take_kept(self.pool, tools.scratch)
         {
             gateway.pools[self.pool].begin(link.server);
-            gateway.pool_handle.counters(self.pool).reused.add_among_others(1);
+            gateway.queue_handle.counters(self.pool).reused.add_among_others(1);
             self.stage = Stage::Asking(link);
             return self.ask(gateway, tools);
         }
@@ -180,7 +180,7 @@ impl Relay {
     }
 
     pub(super) fn repeat(&mut self, gateway: &mut Gateway, now: Tick) {
-        gateway.pool_handle.counters(self.pool).retried.add_among_others(1);
+        gateway.queue_handle.counters(self.pool).retried.add_among_others(1);
         self.let_go(gateway);
         self.body.rewind();
         self.lent_connection = None;

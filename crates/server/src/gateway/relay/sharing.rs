@@ -8,9 +8,9 @@ use super::super::area::Area;
 use super::super::delivery::Delivery;
 use super::super::failure::Failure;
 use super::super::link::Link;
-use super::super::queues::now_us;
 use super::super::{Gateway, Tools};
 use super::{Relay, Stage};
+use crate::queues::now_us;
 
 /// Bytes of shared memory that are copied at a time, in search of the end of a head.
 const HEAD_COPIED: usize = 4 << 10;

@@ -1,9 +1,13 @@
-//! The queues of all pools, as shared by the workers of one generation, and the counters of each pool.
+//! Queues that all workers of one generation share: one for each pool of applications, and one for TLS
+//! handshakes. Also the counters of each pool.
 //!
-//! When a request that had to wait goes, its worker is woken through an eventfd, the worker's `wakeup`. All
+//! When what had to wait goes, its worker is woken through an eventfd, the worker's `wakeup`. All
 //! workers inherit all wake-ups. The queues themselves outlive a generation, so that a reload does not
 //! double what is in flight. So do the counters. Workers of one generation cannot wake those of another.
 //! Those check their queues regularly.
+
+mod queue;
+mod waits;
 
 use std::collections::HashMap;
 use std::io;
@@ -13,7 +17,9 @@ use std::sync::Arc;
 use sys::shared::Shared;
 use sys::wake::Wake;
 
-use super::queue::{Queue, Rules};
+use self::queue::Rules;
+pub use self::queue::{Entry, Queue, Ticket};
+pub use self::waits::Waits;
 use crate::config::{PoolRule, Settings};
 use crate::counters::PoolCounters;
 
@@ -21,16 +27,20 @@ use crate::counters::PoolCounters;
 #[derive(Clone, Debug)]
 pub struct Queues {
     of_pools: Arc<[OfPool]>,
+    of_handshakes: Option<Queue>,
     wakeups: Arc<[Wake]>,
     /// The number of the first of these workers. No number is used twice.
     first: u32,
 }
 
-/// The queues and counters of all pools that have existed, by name. They lie in memory that is never
-/// given back. If a pool is configured again, or its generation was not confirmed, it continues with its
-/// own.
+/// The queues and counters of all pools that have existed, by name, and the queue of handshakes. They lie
+/// in memory that is never given back. If a pool is configured again, or its generation was not confirmed,
+/// it continues with its own.
 #[derive(Debug, Default)]
-pub struct Lines(HashMap<String, (Queue, &'static PoolCounters)>);
+pub struct Lines {
+    of_pools: HashMap<String, (Queue, &'static PoolCounters)>,
+    of_handshakes: Option<Queue>,
+}
 
 /// The data of one pool.
 #[derive(Debug)]
@@ -42,15 +52,15 @@ struct OfPool {
 
 /// One worker's handle to the queues.
 #[derive(Clone, Debug)]
-pub struct PoolHandle {
+pub struct QueueHandle {
     queues: Queues,
     /// The worker's number.
-    pub(super) worker: u32,
+    worker: u32,
 }
 
 impl Queues {
-    /// The queues of the settings' pools for `workers` workers, numbered from `first` on. Pools with an
-    /// earlier generation's name continue with its queues.
+    /// The queues of the settings' pools, and of handshakes if clients speak TLS, for `workers` workers,
+    /// numbered from `first` on. Pools with an earlier generation's name continue with its queues.
     ///
     /// # Errors
     ///
@@ -58,32 +68,38 @@ impl Queues {
     pub fn new(settings: &Settings, workers: usize, first: u32, lines: &mut Lines) -> io::Result<Self> {
         let mut of_pool = |pool: &PoolRule| {
             let rules = Rules::of(pool, settings.most_waiting_workers());
-            let (queue, counters) = if let Some((queue, counters)) = lines.0.get(&pool.name) {
+            let (queue, counters) = if let Some((queue, counters)) = lines.of_pools.get(&pool.name) {
                 (queue.with(rules), *counters)
             } else {
                 let counters = Shared::<PoolCounters>::new()?;
                 let new = (Queue::new(rules)?, counters.leak());
-                *lines.0.entry(pool.name.clone()).or_insert(new)
+                *lines.of_pools.entry(pool.name.clone()).or_insert(new)
             };
             Ok(OfPool { name: pool.name.clone(), queue, counters })
         };
         let of_pools = settings.all_pools().map(|pool| of_pool(&pool)).collect::<io::Result<Arc<[_]>>>()?;
+        let of_handshakes = match (settings.tls.listen.is_empty(), lines.of_handshakes) {
+            (true, _) => None,
+            (false, Some(queue)) => Some(queue.with(Rules::of_handshakes(settings, workers))),
+            (false, None) => Some(Queue::new(Rules::of_handshakes(settings, workers))?),
+        };
+        lines.of_handshakes = of_handshakes.or(lines.of_handshakes);
         // Without queues, there is nothing to wake a worker for.
-        let wakeups = if of_pools.is_empty() { 0 } else { workers };
+        let wakeups = if of_pools.is_empty() && of_handshakes.is_none() { 0 } else { workers };
         let wakeups = (0..wakeups).map(|_| Wake::new()).collect::<io::Result<_>>()?;
-        Ok(Self { of_pools, wakeups, first })
+        Ok(Self { of_pools, of_handshakes, wakeups, first })
     }
 
     /// The handle of the worker with this number, counted from 0.
-    pub fn pool_handle(&self, number: usize) -> PoolHandle {
-        PoolHandle { queues: self.clone(), worker: self.first.wrapping_add(number as u32) }
+    pub fn queue_handle(&self, number: usize) -> QueueHandle {
+        QueueHandle { queues: self.clone(), worker: self.first.wrapping_add(number as u32) }
     }
 
     /// Gives back the slots of a worker that has died.
     pub fn clear(&self, number: usize) {
         let worker = self.first.wrapping_add(number as u32);
-        for pool in &*self.of_pools {
-            for other in pool.queue.clear(worker, now_us()) {
+        for queue in self.of_pools.iter().map(|of| &of.queue).chain(&self.of_handshakes) {
+            for other in queue.clear(worker, now_us()) {
                 self.wake(other);
             }
         }
@@ -107,19 +123,29 @@ impl Queues {
     }
 }
 
-impl PoolHandle {
+impl QueueHandle {
+    /// The worker's number.
+    pub fn worker(&self) -> u32 {
+        self.worker
+    }
+
     /// The queue of the pool of that number.
-    pub(super) fn queue(&self, pool: usize) -> Queue {
+    pub fn queue(&self, pool: usize) -> Queue {
         self.queues.of_pools[pool].queue
     }
 
+    /// The queue of handshakes, if clients speak TLS.
+    pub fn of_handshakes(&self) -> Option<Queue> {
+        self.queues.of_handshakes
+    }
+
     /// The counters of the pool of that number.
-    pub(super) fn counters(&self, pool: usize) -> &'static PoolCounters {
+    pub fn counters(&self, pool: usize) -> &'static PoolCounters {
         self.queues.of_pools[pool].counters
     }
 
     /// Wakes the worker whose request goes. Returns whether it is this worker, which is awake.
-    pub(super) fn wake(&self, worker: Option<u32>) -> bool {
+    pub fn wake(&self, worker: Option<u32>) -> bool {
         if worker == Some(self.worker) {
             return true;
         }
@@ -129,25 +155,33 @@ impl PoolHandle {
         false
     }
 
-    /// The names of this worker's requests that need not wait any more. Each name is returned once.
-    pub(super) fn called(&self) -> impl Iterator<Item = u64> {
-        self.queues.of_pools.iter().flat_map(|of| of.queue.called(self.worker))
+    /// The names of what this worker has in the queues and what need not wait any more. Each name is
+    /// returned once.
+    pub fn called(&self) -> impl Iterator<Item = u64> {
+        let queues = self.queues.of_pools.iter().map(|of| &of.queue).chain(&self.queues.of_handshakes);
+        queues.flat_map(|queue| queue.called(self.worker))
     }
 
-    /// Checks whether requests may go without a wake-up, and returns whether any of this worker's may.
-    pub(super) fn look(&self) -> bool {
+    /// Checks whether requests in pools' queues may go without a wake-up, and returns whether any of this
+    /// worker's may.
+    pub fn look(&self) -> bool {
         let looks = self.queues.of_pools.iter().map(|of| self.wake(of.queue.look(now_us())));
         looks.fold(false, |any, is_own| any | is_own)
     }
 
-    /// The descriptor that becomes readable when a request of this worker that had to wait goes. `None`:
-    /// there are no applications.
-    pub(super) fn wakeup(&self) -> Option<BorrowedFd<'_>> {
+    /// Wakes this worker, from another thread.
+    pub fn wake_this(&self) {
+        self.queues.wake(self.worker);
+    }
+
+    /// The descriptor that becomes readable when something of this worker that had to wait goes. `None`:
+    /// there are no queues.
+    pub fn wakeup(&self) -> Option<BorrowedFd<'_>> {
         Some(self.own_wakeup()?.as_fd())
     }
 
     /// Resets the wake-up.
-    pub(super) fn clear_wakeup(&self) {
+    pub fn clear_wakeup(&self) {
         if let Some(wakeup) = self.own_wakeup() {
             let _ = wakeup.clear();
         }
@@ -159,6 +193,6 @@ impl PoolHandle {
 }
 
 /// The clock for queues. All processes read the same time.
-pub(super) fn now_us() -> u64 {
+pub fn now_us() -> u64 {
     sys::clock::monotonic_ns() / 1000
 }

@@ -2,7 +2,7 @@
 //!
 //! This is the only file that knows how rustls is driven. It uses the development release of 0.24: the
 //! session keeps nothing but its state, and opens and seals in the worker's memory
-//! ([`docs/design/tls.md`](../../../../../docs/design/tls.md)).
+//! ([`docs/design/tls.md`](../../../../docs/design/tls.md)).
 
 use std::io;
 
@@ -11,8 +11,8 @@ use rustls::enums::ProtocolVersion;
 use rustls::server::ServerSide;
 use rustls::{Connection, HandshakeKind, SliceInput, SupportedCipherSuite, Tcp};
 
+use super::TlsTerms;
 use crate::secured::Facts;
-use crate::tls::TlsTerms;
 
 /// One client's session.
 pub struct Session {
@@ -66,6 +66,12 @@ impl Session {
             opened.established = self.facts();
         }
         Ok(opened)
+    }
+
+    /// Whether the answer is still to come that takes long: with a key exchange and a signature. It is that
+    /// to the client's first message, or to its second if the first offered no key that can be used.
+    pub fn has_a_costly_answer_to_come(&self) -> bool {
+        self.connection.handshake_kind().is_none()
     }
 
     /// Whether anything has come.

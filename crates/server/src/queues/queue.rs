@@ -1,6 +1,7 @@
 //! The queue in front of an application pool. It keeps the number of requests in flight at or below the
 //! number of children that the application has. All other requests wait here, in one queue for all
-//! workers.
+//! workers. TLS handshakes have such a queue, too: one that is being computed is a request in flight, and
+//! the thread that computes it is the application.
 //!
 //! The queue lies in memory that the workers share. A request takes a slot when it is due, and holds it
 //! until it is answered. When a worker gives back the slot of a request in flight, it picks the waiting
@@ -37,37 +38,37 @@ use sys::lock::{Held, Mutex};
 use sys::shared::Shared;
 
 use crate::account::Account;
-use crate::config::PoolRule;
+use crate::config::{Architecture, PoolRule, Settings};
 
 /// A pool's queue, as one worker or the supervisor uses it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Queue {
+pub struct Queue {
     shared: &'static SharedQueue,
     rules: Rules,
 }
 
 /// The rules of a queue. Times are in microseconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
+pub struct Rules {
     /// Most requests in flight.
-    pub(super) in_flight: u32,
+    pub in_flight: u32,
     /// Most requests that may wait.
-    pub(super) waiting: u32,
+    pub waiting: u32,
     /// How long a request may wait.
-    pub(super) timeout_us: u64,
+    pub timeout_us: u64,
     /// The newest request goes first when the standing delay is longer than this. `None`: never.
-    pub(super) target_us: Option<u64>,
+    pub target_us: Option<u64>,
     /// Whether networks of clients are charged for the application's time.
-    pub(super) is_fair: bool,
+    pub is_fair: bool,
 }
 
 /// A request's slot in a queue.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Ticket(u32);
+pub struct Ticket(u32);
 
 /// The outcome for a request that is due.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub enum Entry {
     /// The request is in flight.
     Goes(Ticket),
     /// The request waits.
@@ -126,7 +127,7 @@ sys::shareable! {
 impl Rules {
     /// A pool's rules. At most `workers` workers may use the pool or wait for it with their clients. The
     /// waiting requests have the slots that are left over.
-    pub(super) fn of(pool: &PoolRule, workers: Option<u32>) -> Self {
+    pub fn of(pool: &PoolRule, workers: Option<u32>) -> Self {
         let us = |time: Duration| time.as_micros() as u64;
         let slots = workers.unwrap_or(SLOTS).min(SLOTS);
         let in_flight = pool.children.get().min(slots);
@@ -138,6 +139,42 @@ impl Rules {
             is_fair: pool.fair,
         }
     }
+}
+
+impl Rules {
+    /// The rules for TLS handshakes in `workers` workers. In pipelines only the readers count.
+    ///
+    /// A worker that serves many clients has a thread for handshakes. Two handshakes are there, and the next
+    /// is on its way. Workers that serve one client each compute handshakes themselves: as many at a time as
+    /// there are CPUs. The others wait for that with their clients.
+    pub fn of_handshakes(settings: &Settings, workers: usize) -> Self {
+        let workers = match settings.architecture {
+            Architecture::Pipeline => settings.stage_threads().read * settings.copies,
+            _ => workers,
+        } as u32;
+        let (in_flight, waiting) = if settings.most_waiting_workers().is_some() {
+            (available_cpus().min(workers), settings.handshakes.queue.min(workers))
+        } else {
+            (workers.saturating_mul(3), settings.handshakes.queue.saturating_mul(workers))
+        };
+        let in_flight = in_flight.clamp(1, SLOTS);
+        Self {
+            in_flight,
+            waiting: waiting.min(SLOTS - in_flight),
+            timeout_us: u64::MAX,
+            target_us: Some(HANDSHAKE_TARGET_US),
+            is_fair: true,
+        }
+    }
+}
+
+/// If all clients have waited longer than this for their handshakes, it is a flood and not a burst. Then the
+/// newest go first: of those that have waited for long, many have given up.
+const HANDSHAKE_TARGET_US: u64 = 2_000_000;
+
+/// How many CPUs the workers have.
+fn available_cpus() -> u32 {
+    std::thread::available_parallelism().map_or(1, |count| count.get() as u32)
 }
 
 /// The account of the request that has the slot, or had it last.
@@ -168,18 +205,18 @@ impl Queue {
     /// # Errors
     ///
     /// There is no memory.
-    pub(super) fn new(rules: Rules) -> io::Result<Self> {
+    pub fn new(rules: Rules) -> io::Result<Self> {
         Ok(Self { shared: Shared::<SharedQueue>::new()?.leak(), rules })
     }
 
     /// The same queue with other rules.
-    pub(super) fn with(self, rules: Rules) -> Self {
+    pub fn with(self, rules: Rules) -> Self {
         Self { rules, ..self }
     }
 
     /// Enters a worker's request that is due. If another request goes or is displaced now, returns the
     /// number of the worker to wake.
-    pub(super) fn enter(&self, worker: u32, account: Account, now_us: u64) -> (Entry, Option<u32>) {
+    pub fn enter(&self, worker: u32, account: Account, now_us: u64) -> (Entry, Option<u32>) {
         let Some(_held) = self.lock(now_us) else { return (Entry::Full, None) };
         let shared = self.shared;
         let has_room = shared.in_flight.load(ORDER) < self.rules.in_flight
@@ -218,25 +255,44 @@ impl Queue {
         if self.goes(&ticket) { (Entry::Goes(ticket), None) } else { (Entry::Waits(ticket), woken) }
     }
 
+    /// Whether there is a standing delay: the queue does not get shorter.
+    pub fn has_standing_delay(&self) -> bool {
+        self.shared.newest_first.load(ORDER) != 0
+    }
+
+    /// Whether one more request may wait, without displacing another.
+    pub fn has_room(&self) -> bool {
+        self.shared.waiting.load(ORDER) < self.rules.waiting
+    }
+
+    /// Whether there is a standing delay, and it is this account that keeps the queue from getting shorter:
+    /// some of its requests wait, and none is entitled to less. This takes no lock, so another worker may
+    /// have changed that meanwhile.
+    pub fn is_crowded_by(&self, account: Account) -> bool {
+        self.has_standing_delay()
+            && self.shared.waiting_of[account.number()].load(ORDER) > 0
+            && self.least_entitled(account).is_none()
+    }
+
     /// Whether a request is in flight now.
-    pub(super) fn goes(&self, ticket: &Ticket) -> bool {
+    pub fn goes(&self, ticket: &Ticket) -> bool {
         self.shared.slots[ticket.0 as usize].state.load(Ordering::Acquire) == IN_FLIGHT
     }
 
     /// Whether the request still waits. If it neither waits nor [goes](Self::goes), it has been
     /// displaced.
-    pub(super) fn waits(&self, ticket: &Ticket) -> bool {
+    pub fn waits(&self, ticket: &Ticket) -> bool {
         self.shared.slots[ticket.0 as usize].state.load(ORDER) == WAITS
     }
 
     /// Names a request. [`called`](Self::called) returns the name when the request need not wait any
     /// more. The name must not be 0.
-    pub(super) fn name(&self, ticket: &Ticket, name: u64) {
+    pub fn name(&self, ticket: &Ticket, name: u64) {
         self.shared.slots[ticket.0 as usize].name.store(name, ORDER);
     }
 
     /// The names of a worker's requests that need not wait any more. Each name is returned once.
-    pub(super) fn called(&self, worker: u32) -> impl Iterator<Item = u64> {
+    pub fn called(&self, worker: u32) -> impl Iterator<Item = u64> {
         self.taken().filter_map(move |slot| {
             let is_due = matches!(slot.state.load(Ordering::Acquire), IN_FLIGHT | DISPLACED);
             let is_its = is_due && slot.worker.load(ORDER) == worker;
@@ -269,25 +325,25 @@ impl Queue {
 
     /// Leaves the slot of a request that was answered, or given up before it was in flight. If another
     /// request goes now, returns the number of the worker to wake.
-    pub(super) fn leave(&self, Ticket(at): Ticket, now_us: u64) -> Option<u32> {
+    pub fn leave(&self, Ticket(at): Ticket, now_us: u64) -> Option<u32> {
         self.leave_place(at as usize, now_us)
     }
 
     /// Leaves the slot of a request that is given up, but that the application may still work on.
-    pub(super) fn abandon(&self, Ticket(at): Ticket, now_us: u64) -> Option<u32> {
+    pub fn abandon(&self, Ticket(at): Ticket, now_us: u64) -> Option<u32> {
         self.keep_busy(&self.shared.slots[at as usize], now_us);
         self.leave_place(at as usize, now_us)
     }
 
     /// Starts waiting requests for which a slot became free with time, without a wake-up.
-    pub(super) fn look(&self, now_us: u64) -> Option<u32> {
+    pub fn look(&self, now_us: u64) -> Option<u32> {
         let _held = self.lock(now_us)?;
         self.launch_all(now_us)
     }
 
     /// How many requests wait, and how many are in flight. The second number includes requests that were
     /// given up not long ago. This takes no lock, so the numbers are approximate.
-    pub(super) fn lengths(&self, now_us: u64) -> (usize, usize) {
+    pub fn lengths(&self, now_us: u64) -> (usize, usize) {
         let count = |is: &dyn Fn(&&Slot) -> bool| self.taken().filter(is).count();
         let is_busy = |slot: &&Slot| match slot.state.load(ORDER) {
             IN_FLIGHT => true,
@@ -310,7 +366,7 @@ impl Queue {
     }
 
     /// Gives back the slots of a worker that has died. Returns the numbers of the workers to wake.
-    pub(super) fn clear(&self, worker: u32, now_us: u64) -> Vec<u32> {
+    pub fn clear(&self, worker: u32, now_us: u64) -> Vec<u32> {
         let is_its = |slot: &&Slot| {
             // A slot that it has left already may become free, and then belong to another request, at any
             // moment.
@@ -547,6 +603,25 @@ mod tests {
             assert_eq!(queue.leave(ticket, 3000), None);
         }
         goes(enter(&queue, 0, A, 4000));
+    }
+
+    #[test]
+    fn a_standing_delay_is_due_to_who_has_most() {
+        let queue = queue(Rules { in_flight: 1, waiting: 9, ..RULES });
+        let mut flying = goes(enter(&queue, 0, A, 0));
+        let mut waiting: Vec<_> = (0..5).map(|_| waits(enter(&queue, 0, A, 0))).collect();
+        for now_us in [400_000, 800_000, 1_400_000] {
+            assert!(!queue.is_crowded_by(A), "before {now_us}");
+            queue.leave(flying, now_us);
+            let next = waiting.iter().position(|ticket| queue.goes(ticket));
+            flying = waiting.remove(next.expect("the next goes"));
+        }
+        assert!(queue.is_crowded_by(A) && !queue.is_crowded_by(B));
+        queue.leave(flying, 1_500_000);
+        for ticket in waiting {
+            queue.leave(ticket, 1_500_000);
+        }
+        assert!(!queue.is_crowded_by(A), "nobody waits");
     }
 
     #[test]

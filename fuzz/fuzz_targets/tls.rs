@@ -10,8 +10,8 @@ use rustls::client::ClientSide;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, Connection, RootCertStore, SliceInput, Tcp};
-use server::tls::Session;
 use server::config::Settings;
+use server::tls::Session;
 use server::tls::{TlsTerms, Vault, read_all};
 
 const ROOM: usize = 64 << 10;

@@ -7,11 +7,11 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 use harness::client::request;
-
 use harness::site::HELLO;
 use harness::tools::{command, output, stdout};
 use harness::variant::{Test, Variant, tests};
 use harness::{eventually, sleep_ms};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::https::Https;
@@ -24,7 +24,7 @@ pub(crate) const TESTS: &[Test] = tests![
 /// Few handshakes may wait, so that a few clients are a flood.
 const FEW: &str = "[handshakes]\nqueue = 2\nshare = 1\n";
 
-/// A load generator that runs until it is killed, or its requests are answered.
+/// A load generator, or another client, that runs until it is ended.
 struct Load(Child);
 
 impl Load {
@@ -39,6 +39,12 @@ impl Load {
     fn is_running(&mut self) -> bool {
         self.0.try_wait().expect("its state").is_none()
     }
+
+    /// Ends the run, which then has results.
+    fn end(mut self) {
+        kill_process(Pid::from_child(&self.0), Signal::INT).expect("a signal");
+        self.0.wait().expect("it ends");
+    }
 }
 
 impl Drop for Load {
@@ -52,14 +58,17 @@ impl Drop for Load {
 /// ask on connections that they have, and one of a third network comes again and again.
 fn others_are_served_during_a_flood(variant: &Variant) {
     let https = Https::start(variant, FEW);
-    let kept = ["--connections=4", "--rate=200", "--requests=1000", "--source=127.0.0.1"];
-    let mut kept = Load::start(&https, "kept.json", &kept);
+    let kept = ["--connections=4", "--rate=200", "--duration=5min", "--source=127.0.0.1"];
+    let kept = Load::start(&https, "kept.json", &kept);
     eventually("requests are answered", || https.server.count("requests") > 40);
     let flood = ["--connections=40", "--requests-per-connection=1", "--resumption=off", "--duration=1min"];
     let flood = Load::start(&https, "flood.json", &[&flood[..], &["--source=127.0.3.1-127.0.3.9"]].concat());
     eventually("there is a flood", || https.server.count("tls_handshakes_waited") > 0);
+    let requests = || https.server.count("requests");
+    let enough = requests() + 800;
     let mut came = 0;
-    while kept.is_running() {
+    while requests() < enough {
+        assert!(came < 1000, "clients that are served already go on");
         let options = ["--interface", "127.0.9.1", "--fail"];
         let got = output(&mut https.curl(&options, &[&https.url("/hello.txt")]));
         assert!(got.status.success(), "a client of another network gets in: {got:?}");
@@ -69,12 +78,13 @@ fn others_are_served_during_a_flood(variant: &Variant) {
     }
     drop(flood);
     assert!(came > 0, "it came during the flood");
+    kept.end();
     let results = fs::read(https.directory().join("kept.json")).expect("results");
     let results: Value = serde_json::from_slice(&results).expect("JSON");
-    let replies = results.pointer("/replies/count").and_then(Value::as_u64);
+    let count = |of| results.pointer(of).and_then(Value::as_u64).expect("a number");
     // Workers with one client each close connections that make no progress while others wait.
-    let least = if variant.serves_one_at_a_time() { 900 } else { 1000 };
-    assert!(replies >= Some(least), "{results:#}");
+    let most = if variant.serves_one_at_a_time() { count("/replies/count") / 10 } else { 0 };
+    assert!(count("/calls/errors") <= most, "{results:#}");
     eventually("nobody waits", || https.server.count("tls_handshakes_waiting") == 0);
     https.get(&[], "/hello.txt");
 }

@@ -32,7 +32,7 @@ impl Channel {
     /// used up.
     fn attend(&mut self, service: &mut Service, scratch: &mut [u8]) -> Option<Turn> {
         let mut share = service.quantum;
-        if self.hung_up && self.line().has_hung_up() {
+        if !self.conversation.owes_something() || self.hung_up && self.line().has_hung_up() {
             let line = Line::of(self.socket.as_fd(), self.tls.is_none(), self.blocks);
             self.conversation.client_has_left(service, line);
             return None;

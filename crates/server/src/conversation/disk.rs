@@ -163,6 +163,10 @@ impl Conversation {
 
     /// Continues after the wait. Returns what it was for, as far as that matters to what follows.
     pub fn go_on(&mut self, service: &mut Service, line: Line<'_>) -> WaitedFor {
+        if !self.owes_something() {
+            self.stop_waiting(service);
+            return WaitedFor::Else;
+        }
         let Some(pause) = self.exchange.waiting.take().map(|pause| *pause) else { return WaitedFor::Else };
         let Pause::Disk(waiting) = pause else { unreachable!("an application is seen to first") };
         let now = service.clock.tick;

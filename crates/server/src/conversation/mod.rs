@@ -290,6 +290,12 @@ impl Conversation {
         }
     }
 
+    /// Whether the client is to get something for its request. During a pause that can change, because the
+    /// connection breaks.
+    pub fn owes_something(&self) -> bool {
+        self.machine.owes_answer() || self.machine.is_replying()
+    }
+
     /// Whether only this worker can continue the conversation, because of a request that an application
     /// answers, or a file that is in no table.
     pub fn is_bound(&self) -> bool {

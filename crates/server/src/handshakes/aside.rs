@@ -10,6 +10,10 @@
 //!
 //! The thread is started when there is a handshake for it, and ends when it has been idle for [`IDLE`]. A job
 //! holds everything that it needs. If its client has gone meanwhile, its result is dropped.
+//!
+//! Where other programs keep the CPU busy, the thread may get no time for seconds, and it may have stopped in
+//! the middle of a job. So a job that is late is taken back: the worker computes the same handshake from the
+//! beginning, with another session, and drops what the thread makes of the old one.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,7 +29,7 @@ use crate::tls::{Opened, Session};
 pub struct Job {
     /// Its session.
     pub session: Session,
-    /// What it has sent.
+    /// A copy of what it has sent.
     pub sealed: Vec<u8>,
 }
 
@@ -46,12 +50,28 @@ pub struct Finished {
 #[derive(Debug)]
 pub(super) struct Aside {
     shared: Arc<Shared>,
-    /// Jobs that were given to the thread, and whose result has not been taken, with the time when they were
-    /// given to it.
-    inside: Vec<(u64, u64)>,
-    /// Those of them whose clients have gone, with their tickets.
-    gone: Vec<(u64, Ticket)>,
+    /// Jobs that were given to the thread, and whose result has not been taken.
+    inside: Vec<Given>,
     next: u64,
+}
+
+/// A job that was given to the thread.
+#[derive(Debug)]
+struct Given {
+    number: u64,
+    /// When it was given.
+    since_ns: u64,
+    /// Nothing has come of its session before, so another can take its place.
+    is_first: bool,
+    waiter: Waiter,
+}
+
+/// Who waits for a job's result.
+#[derive(Debug)]
+enum Waiter {
+    Client,
+    /// Nobody any more. If the client has gone, its ticket is still here.
+    Nobody(Option<Ticket>),
 }
 
 #[derive(Debug)]
@@ -73,8 +93,8 @@ struct State {
 const MOST_INSIDE: usize = 2;
 /// How long the thread waits for a job before it ends.
 const IDLE: Duration = Duration::from_secs(10);
-/// How long a job may get no CPU time before the thread counts as starved.
-const STARVED_NS: u64 = 30_000_000;
+/// How long a job may take before it is late, and the thread counts as starved.
+const LATE_NS: u64 = 100_000_000;
 /// How many more descriptors than twice the open connections there is room for.
 const MORE_OPEN: u32 = 1024;
 /// Signatures with large RSA keys take some stack; nothing here recurses.
@@ -84,7 +104,13 @@ impl Aside {
     pub(super) fn new(worker: QueueHandle) -> Self {
         let (state, more) = (Mutex::default(), Condvar::new());
         let shared = Arc::new(Shared { state, more, worker });
-        Self { shared, inside: Vec::new(), gone: Vec::new(), next: 0 }
+        Self { shared, inside: Vec::new(), next: 0 }
+    }
+
+    /// As where other programs have the CPU: the thread never runs.
+    #[cfg(test)]
+    pub(super) fn gets_no_time(&mut self) {
+        lock(&self.shared.state).has_thread = true;
     }
 
     /// Whether the thread can take another job.
@@ -92,9 +118,29 @@ impl Aside {
         self.inside.len() < MOST_INSIDE
     }
 
+    /// Whether the thread has, or had, something to do that is not seen to yet.
+    pub(super) fn is_used(&self) -> bool {
+        !self.inside.is_empty()
+    }
+
     /// Whether the thread gets no CPU time.
     pub(super) fn is_starved(&self, now_ns: u64) -> bool {
-        self.inside.first().is_some_and(|(_, since_ns)| now_ns.saturating_sub(*since_ns) > STARVED_NS)
+        self.inside.first().is_some_and(|given| given.is_late(now_ns))
+    }
+
+    /// When the next job is late that can be taken back, in nanoseconds.
+    pub(super) fn is_late_at_ns(&self) -> Option<u64> {
+        self.inside.iter().find(|given| given.can_be_taken_back()).map(Given::is_late_at_ns)
+    }
+
+    /// Takes back a job if it is late. Its result will be dropped.
+    pub(super) fn take_back(&mut self, number: u64, now_ns: u64) -> bool {
+        let given = self.inside.iter_mut().find(|given| given.number == number);
+        let Some(given) = given.filter(|given| given.can_be_taken_back() && given.is_late(now_ns)) else {
+            return false;
+        };
+        given.waiter = Waiter::Nobody(None);
+        true
     }
 
     /// Gives the thread a job. Returns its number. The worker has so many connections open.
@@ -115,36 +161,55 @@ impl Aside {
             state.has_thread = true;
         }
         self.next += 1;
-        state.jobs.push_back((self.next, job));
+        let (number, is_first) = (self.next, !job.session.is_begun());
+        state.jobs.push_back((number, job));
         drop(state);
         self.shared.more.notify_one();
-        self.inside.push((self.next, now_ns));
-        Ok(self.next)
+        self.inside.push(Given { number, since_ns: now_ns, is_first, waiter: Waiter::Client });
+        Ok(number)
     }
 
     /// Takes the result of a job, if it is done.
     pub(super) fn take(&mut self, number: u64) -> Option<Finished> {
-        let mut state = lock(&self.shared.state);
-        let at = state.finished.iter().position(|(of, _)| *of == number)?;
-        let (_, finished) = state.finished.swap_remove(at);
-        drop(state);
-        self.inside.retain(|(of, _)| *of != number);
+        let finished = self.shared.take(number)?;
+        self.inside.retain(|given| given.number != number);
         Some(finished)
     }
 
     /// The client of a job has gone. The ticket comes back when the job is done.
     pub(super) fn let_go(&mut self, number: u64, ticket: Ticket) {
-        self.gone.push((number, ticket));
+        if let Some(given) = self.inside.iter_mut().find(|given| given.number == number) {
+            given.waiter = Waiter::Nobody(Some(ticket));
+        }
     }
 
-    /// The ticket and the CPU time of a job that is done, and whose client has gone.
-    pub(super) fn take_gone(&mut self) -> Option<(Ticket, u64)> {
-        for at in 0..self.gone.len() {
-            if let Some(finished) = self.take(self.gone[at].0) {
-                return Some((self.gone.swap_remove(at).1, finished.took_ns));
+    /// Drops the result of a job that nobody waits for, if one is done. Returns its ticket, if that is here,
+    /// and its CPU time.
+    pub(super) fn drop_one(&mut self) -> Option<(Option<Ticket>, u64)> {
+        for given in &mut self.inside {
+            if let Waiter::Nobody(ticket) = &mut given.waiter
+                && let Some(finished) = self.shared.take(given.number)
+            {
+                let (number, ticket) = (given.number, ticket.take());
+                self.inside.retain(|given| given.number != number);
+                return Some((ticket, finished.took_ns));
             }
         }
         None
+    }
+}
+
+impl Given {
+    fn is_late_at_ns(&self) -> u64 {
+        self.since_ns + LATE_NS
+    }
+
+    fn is_late(&self, now_ns: u64) -> bool {
+        now_ns >= self.is_late_at_ns()
+    }
+
+    fn can_be_taken_back(&self) -> bool {
+        self.is_first && matches!(self.waiter, Waiter::Client)
     }
 }
 
@@ -173,6 +238,13 @@ impl Shared {
                 self.worker.wake_this();
             }
         }
+    }
+
+    /// Takes the result of a job, if it is done.
+    fn take(&self, number: u64) -> Option<Finished> {
+        let mut state = lock(&self.state);
+        let at = state.finished.iter().position(|(of, _)| *of == number)?;
+        Some(state.finished.swap_remove(at).1)
     }
 
     /// The next job. `None`: there has been none for a while, or there will be no more. Then the thread has

@@ -39,8 +39,6 @@ use crate::queues::{Entry, Queue, QueueHandle, Ticket, Waits, now_us};
 
 /// How many of those that wait for room are called at once. If there is less, the others wait again.
 const AT_ONCE: usize = 4;
-/// For how long a worker that had nothing to do counts as idle.
-const IDLE_NS: u64 = 1_000_000;
 
 /// A worker's handshakes.
 #[derive(Debug)]
@@ -53,10 +51,6 @@ pub struct Handshakes {
     /// The names of those that wait until the queue has room, and of those for which it has some now.
     beyond: VecDeque<u64>,
     called: Vec<u64>,
-    /// When the worker last had nothing else to do, and no handshake was computed since.
-    idle_since_ns: Option<u64>,
-    /// How many clients have gone whose handshake is computed aside.
-    gone: usize,
     budget: Budget,
     /// How many clients have made their first request after a handshake.
     first_requests: u64,
@@ -101,6 +95,9 @@ pub enum Step {
     Waits(Handshake),
     /// The thread has computed it.
     Computed(Box<Finished>),
+    /// The thread has not come to it. The worker computes it now from the beginning, with another session,
+    /// and then calls [`Handshakes::computed`].
+    Again(Handshake),
     /// There is no place for it.
     Refused,
 }
@@ -116,8 +113,6 @@ impl Handshakes {
             held: 0,
             beyond: VecDeque::new(),
             called: Vec::new(),
-            idle_since_ns: None,
-            gone: 0,
             budget: Budget::new(settings.handshakes.share),
             first_requests: 0,
             aside: serves_many.then(|| Aside::new(worker.clone())),
@@ -125,10 +120,18 @@ impl Handshakes {
         })
     }
 
+    /// As where other programs have the CPU: handshakes that are given to the thread stay there.
+    #[cfg(test)]
+    pub(crate) fn get_no_time_aside(&mut self) {
+        if let Some(aside) = &mut self.aside {
+            aside.gets_no_time();
+        }
+    }
+
     /// A client's first message has come.
     pub fn begin(&mut self, client: &PeerAddress, now: Tick) -> Step {
         self.counters.tls_handshakes_begun.add(1);
-        self.see_off_those_gone();
+        self.drop_results();
         let account = Account::of(client);
         self.enter(Handshake { account, ticket: None, since_us: now_us(), state: State::New }, now)
     }
@@ -169,18 +172,27 @@ impl Handshakes {
     /// How a handshake that has waited, or is computed aside, goes on.
     pub fn go_on(&mut self, handshake: Handshake, now: Tick) -> Step {
         match (handshake.state, &handshake.ticket) {
-            (State::Aside(number), _) => match self.aside.as_mut().and_then(|aside| aside.take(number)) {
-                Some(finished) => {
-                    self.leave(handshake.ticket, finished.took_ns);
-                    Step::Computed(Box::new(finished))
-                }
-                None => Step::Waits(handshake),
-            },
+            (State::Aside(number), _) => self.go_on_aside(handshake, number),
             (State::IsBeyond, _) | (_, None) => self.enter(handshake, now),
             (State::Waits, Some(ticket)) if self.queue.waits(ticket) => Step::Waits(handshake),
             (State::Waits, Some(ticket)) if !self.queue.goes(ticket) => self.refuse(handshake),
             (State::Waits | State::IsHeld | State::New | State::Goes, _) => self.place(handshake, now),
         }
+    }
+
+    /// How a handshake goes on that is the thread's job of this number.
+    fn go_on_aside(&mut self, mut handshake: Handshake, number: u64) -> Step {
+        let has_time = self.has_time();
+        let Some(aside) = &mut self.aside else { return Step::Waits(handshake) };
+        if let Some(finished) = aside.take(number) {
+            self.leave(handshake.ticket, finished.took_ns);
+            return Step::Computed(Box::new(finished));
+        }
+        if has_time && aside.take_back(number, sys::clock::monotonic_ns()) {
+            handshake.state = State::Goes;
+            return Step::Again(handshake);
+        }
+        Step::Waits(handshake)
     }
 
     /// Where a handshake is computed that has a place in the queue.
@@ -192,9 +204,6 @@ impl Handshakes {
         }
         self.waits_no_more(&handshake);
         handshake.state = State::Goes;
-        if is_here {
-            self.idle_since_ns = None;
-        }
         if is_here { Step::Here(handshake) } else { Step::Aside(handshake) }
     }
 
@@ -203,17 +212,7 @@ impl Handshakes {
         let now_ns = sys::clock::monotonic_ns();
         let is_starved = self.aside.as_ref().is_some_and(|aside| aside.is_starved(now_ns));
         let others = self.counters.requests.get().saturating_sub(self.first_requests);
-        let is_idle = self.idle_since_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) < IDLE_NS);
-        self.budget.allows(now_ns, others, is_starved) || is_starved && is_idle
-    }
-
-    /// The worker has nothing to do but to wait. If the thread gets no time meanwhile, other programs have
-    /// the CPU, and it is better to compute a handshake now. Returns whether that is so.
-    pub fn is_idle(&mut self) -> bool {
-        let now_ns = sys::clock::monotonic_ns();
-        let is_needed = self.held > 0 && self.aside.as_ref().is_some_and(|aside| aside.is_starved(now_ns));
-        self.idle_since_ns = is_needed.then_some(now_ns);
-        is_needed
+        self.budget.allows(now_ns, others, is_starved)
     }
 
     /// A client has made its first request after its handshake.
@@ -276,10 +275,7 @@ impl Handshakes {
         self.counters.tls_handshakes_given_up.add(1);
         self.waits_no_more(&handshake);
         match (handshake.state, &mut self.aside, handshake.ticket) {
-            (State::Aside(number), Some(aside), Some(ticket)) => {
-                self.gone += 1;
-                aside.let_go(number, ticket);
-            }
+            (State::Aside(number), Some(aside), Some(ticket)) => aside.let_go(number, ticket),
             (_, _, ticket) => self.leave(ticket, 0),
         }
     }
@@ -301,12 +297,12 @@ impl Handshakes {
     /// Whether some wait, so that [`look`](Self::look) should be called between turns.
     #[inline]
     pub fn has_some(&self) -> bool {
-        self.waits.has_some() || self.gone > 0
+        self.waits.has_some() || self.aside.as_ref().is_some_and(Aside::is_used)
     }
 
     /// Looks whether some go on without a wake-up, because this worker has time for them.
     pub fn look(&mut self, now: Tick) {
-        self.see_off_those_gone();
+        self.drop_results();
         if !self.beyond.is_empty() && self.queue.has_room() {
             let count = self.beyond.len().min(AT_ONCE);
             self.called.extend(self.beyond.drain(..count));
@@ -315,6 +311,10 @@ impl Handshakes {
         if self.held > 0 {
             let has_time = self.has_time();
             self.waits.some_may_go(has_time || self.aside.as_ref().is_some_and(Aside::has_room));
+        }
+        if self.is_late_at().is_some_and(|at| at.reached(now)) {
+            let has_time = self.has_time();
+            self.waits.some_may_go(has_time);
         }
         if self.waits.look_is_due(now) {
             let woken = self.queue.look(now_us());
@@ -326,7 +326,18 @@ impl Handshakes {
 
     /// When to call [`look`](Self::look), if nothing happens before.
     pub fn deadline(&self, now: Tick) -> Option<Tick> {
-        if self.held > 0 || !self.beyond.is_empty() { Some(now.after(1)) } else { self.waits.deadline() }
+        if self.held > 0 || !self.beyond.is_empty() {
+            return Some(now.after(1));
+        }
+        // What is late already waits for time.
+        let is_late_at = self.is_late_at().map(|at| if at.reached(now) { now.after(1) } else { at });
+        [is_late_at, self.waits.deadline()].into_iter().flatten().reduce(Tick::earlier)
+    }
+
+    /// When the thread is late with a job that can be taken back.
+    fn is_late_at(&self) -> Option<Tick> {
+        let at_ns = self.aside.as_ref()?.is_late_at_ns()?;
+        Some(Tick::from_ms(at_ns / 1_000_000).after(1))
     }
 
     /// Whether some go on without a wake-up. Resets that.
@@ -334,12 +345,10 @@ impl Handshakes {
         self.waits.take_some_may_go()
     }
 
-    fn see_off_those_gone(&mut self) {
-        while self.gone > 0
-            && let Some((ticket, took_ns)) = self.aside.as_mut().and_then(Aside::take_gone)
-        {
-            self.gone -= 1;
-            self.leave(Some(ticket), took_ns);
+    /// Drops the results that nobody waits for any more.
+    fn drop_results(&mut self) {
+        while let Some((ticket, took_ns)) = self.aside.as_mut().and_then(Aside::drop_one) {
+            self.leave(ticket, took_ns);
         }
     }
 

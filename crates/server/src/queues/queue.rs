@@ -170,7 +170,7 @@ impl Rules {
 
 /// If all clients have waited longer than this for their handshakes, it is a flood and not a burst. Then the
 /// newest go first: of those that have waited for long, many have given up.
-const HANDSHAKE_TARGET_US: u64 = 2_000_000;
+const HANDSHAKE_TARGET_US: u64 = 300_000;
 
 /// How many CPUs the workers have.
 fn available_cpus() -> u32 {
@@ -265,11 +265,12 @@ impl Queue {
         self.shared.waiting.load(ORDER) < self.rules.waiting
     }
 
-    /// Whether there is a standing delay, and it is this account that keeps the queue from getting shorter:
-    /// some of its requests wait, and none is entitled to less. This takes no lock, so another worker may
-    /// have changed that meanwhile.
+    /// Whether the queue is full and has a standing delay, and it is this account that keeps it from getting
+    /// shorter: some of its requests wait, and none is entitled to less. This takes no lock, so another
+    /// worker may have changed that meanwhile.
     pub fn is_crowded_by(&self, account: Account) -> bool {
         self.has_standing_delay()
+            && !self.has_room()
             && self.shared.waiting_of[account.number()].load(ORDER) > 0
             && self.least_entitled(account).is_none()
     }
@@ -607,14 +608,16 @@ mod tests {
 
     #[test]
     fn a_standing_delay_is_due_to_who_has_most() {
-        let queue = queue(Rules { in_flight: 1, waiting: 9, ..RULES });
+        let queue = queue(Rules { in_flight: 1, waiting: 3, ..RULES });
         let mut flying = goes(enter(&queue, 0, A, 0));
-        let mut waiting: Vec<_> = (0..5).map(|_| waits(enter(&queue, 0, A, 0))).collect();
+        let mut waiting: Vec<_> = (0..3).map(|_| waits(enter(&queue, 0, A, 0))).collect();
         for now_us in [400_000, 800_000, 1_400_000] {
             assert!(!queue.is_crowded_by(A), "before {now_us}");
             queue.leave(flying, now_us);
             let next = waiting.iter().position(|ticket| queue.goes(ticket));
             flying = waiting.remove(next.expect("the next goes"));
+            assert!(!queue.is_crowded_by(A), "it has room");
+            waiting.push(waits(enter(&queue, 0, A, now_us)));
         }
         assert!(queue.is_crowded_by(A) && !queue.is_crowded_by(B));
         queue.leave(flying, 1_500_000);

@@ -49,7 +49,6 @@ impl Session {
     /// The client breaks the protocol. An alert that says so is appended to `leaving`.
     pub fn open(&mut self, sealed: &mut [u8], room: &mut [u8], leaving: &mut Vec<u8>) -> io::Result<Opened> {
         let was_established = self.is_established();
-        self.is_begun |= !sealed.is_empty();
         let mut opened = Opened::default();
         let mut input = SliceInput::new(sealed);
         let mut records = self.connection.read_tls(&mut input, leaving);
@@ -62,6 +61,7 @@ impl Session {
         }
         opened.has_ended = records.state().peer_has_closed();
         opened.used = input.into_used();
+        self.is_begun |= opened.used > 0;
         if !was_established {
             opened.established = self.facts();
         }
@@ -74,7 +74,7 @@ impl Session {
         self.connection.handshake_kind().is_none()
     }
 
-    /// Whether anything has come.
+    /// Whether a record has come whole. Before that, another session can take this one's place.
     pub fn is_begun(&self) -> bool {
         self.is_begun
     }

@@ -15,13 +15,7 @@ const PRESSURE_TICKS: u32 = 100 / Tick::MS;
 impl EventLoop {
     /// One get-events phase.
     pub(super) fn get_events_phase(&mut self) -> io::Result<()> {
-        let mut timeout_ms = self.wait_at_most_ms();
-        if timeout_ms != Some(0)
-            && let Some(handshakes) = self.service.handshakes.as_mut().filter(|all| all.has_some())
-            && handshakes.is_idle()
-        {
-            timeout_ms = Some(0);
-        }
+        let timeout_ms = self.wait_at_most_ms();
         let at_once = timeout_ms == Some(0);
         if !at_once {
             self.service.rest();

@@ -71,8 +71,8 @@ impl<'p> Reader<'p> {
         let mut batch = Vec::new();
         loop {
             let at_once = self.pipeline.at_once(Stage::Read);
-            let timeout = if self.is_idle() { Some(Duration::ZERO) } else { self.timeout() };
             let who = (Stage::Read, self.number, at_once);
+            let timeout = self.timeout();
             let taken = super::take(who, &self.lane.reads, timeout, &mut self.service, &mut batch);
             self.service.begin_turn();
             self.note(taken, batch.len());
@@ -232,12 +232,6 @@ impl<'p> Reader<'p> {
             Some(reader) => self.lane.reads.give_to(reader.into(), traveller, self.service.clock.ns),
             None => self.again.push(traveller),
         }
-    }
-
-    /// Whether the reader is better off with a handshake than waiting, if its queue is empty.
-    fn is_idle(&mut self) -> bool {
-        let handshakes = self.service.handshakes.as_mut().filter(|all| all.has_some());
-        handshakes.is_some_and(|handshakes| handshakes.is_idle())
     }
 
     fn say_close(&mut self, traveller: &mut Traveller) {

@@ -8,9 +8,9 @@ use std::io;
 
 use super::{Channel, Tls};
 use crate::conversation::{Input, Next, Turn};
-use crate::handshakes::{Finished, Handshake, Job, Step};
+use crate::handshakes::{Finished, Handshake, Handshakes, Job, Step};
 use crate::service::Service;
-use crate::tls::Opened;
+use crate::tls::{Opened, Session};
 
 /// What a flight of a handshake costs of the quantum: computing it takes as long as sending this much.
 const COST_OF_FLIGHT: u64 = 64 << 10;
@@ -65,6 +65,30 @@ impl Tls {
         }
     }
 
+    /// Has the thread compute the answer to what was received. That is kept, for if the thread has no time.
+    ///
+    /// # Errors
+    ///
+    /// There is no thread. The handshake comes back.
+    fn is_computed_aside(
+        &mut self,
+        handshakes: &mut Handshakes,
+        handshake: Handshake,
+    ) -> Result<(), Handshake> {
+        let Some(session) = self.session.take() else { return Err(handshake) };
+        match handshakes.give(handshake, Job { session, sealed: self.partial.clone() }) {
+            Ok(handshake) => {
+                self.standing = Standing::Waits(handshake);
+                Ok(())
+            }
+            Err(refused) => {
+                let (handshake, job) = *refused;
+                self.session = Some(job.session);
+                Err(handshake)
+            }
+        }
+    }
+
     /// What has come is still to be opened, so the next turn begins with that.
     fn has_something_to_open(&mut self) {
         (self.has_come, self.has_more) = (true, true);
@@ -115,16 +139,13 @@ impl Channel {
                 return Some(Turn::Application);
             }
             Step::Here(handshake) => tls.standing = Standing::Here(handshake),
-            Step::Aside(handshake) => {
-                let mut sealed = std::mem::take(&mut tls.partial);
-                let given = self.is_computed_aside(service, handshake, &mut sealed);
-                let Some(tls) = &mut self.tls else { return None };
-                match given {
-                    Ok(()) => return Some(Turn::Application),
-                    Err(handshake) => {
-                        (tls.standing, tls.partial) = (Standing::Here(handshake), sealed);
-                    }
-                }
+            Step::Aside(handshake) => match tls.is_computed_aside(handshakes, handshake) {
+                Ok(()) => return Some(Turn::Application),
+                Err(handshake) => tls.standing = Standing::Here(handshake),
+            },
+            Step::Again(handshake) => {
+                tls.session = service.tls_terms.as_deref().and_then(Session::new);
+                tls.standing = Standing::Here(handshake);
             }
             Step::Computed(finished) => tls.standing = Standing::Computed(finished),
             Step::Refused => {
@@ -188,50 +209,25 @@ impl Channel {
     /// The first message has come.
     fn asks_for_a_place(&mut self, service: &mut Service, sealed: &mut Vec<u8>, share: &mut u64) -> Outcome {
         let Some(handshakes) = &mut service.handshakes else { return Outcome::Waits };
-        match handshakes.begin(self.conversation.peer(), service.clock.tick) {
+        let step = handshakes.begin(self.conversation.peer(), service.clock.tick);
+        if !matches!(step, Step::Here(_)) {
+            self.keep_partial(sealed, service);
+        }
+        let (Some(tls), Some(handshakes)) = (&mut self.tls, &mut service.handshakes) else {
+            return Outcome::Waits;
+        };
+        match step {
             Step::Here(handshake) => return self.shakes_hands(service, handshake, sealed, share),
             Step::Aside(handshake) => {
-                if let Err(handshake) = self.is_computed_aside(service, handshake, sealed) {
+                if let Err(handshake) = tls.is_computed_aside(handshakes, handshake) {
+                    service.buffers.give(std::mem::take(&mut tls.partial));
                     return self.shakes_hands(service, handshake, sealed, share);
                 }
             }
-            Step::Waits(handshake) => {
-                self.keep_partial(sealed, service);
-                if let Some(tls) = &mut self.tls {
-                    tls.standing = Standing::Waits(handshake);
-                }
-            }
-            Step::Computed(_) | Step::Refused => self.conversation.breaks_off(),
+            Step::Waits(handshake) => tls.standing = Standing::Waits(handshake),
+            Step::Computed(_) | Step::Again(_) | Step::Refused => self.conversation.breaks_off(),
         }
         Outcome::Waits
-    }
-
-    /// Has the thread compute the answer to what was received.
-    ///
-    /// # Errors
-    ///
-    /// There is no thread. The handshake comes back, and what was received.
-    fn is_computed_aside(
-        &mut self,
-        service: &mut Service,
-        handshake: Handshake,
-        sealed: &mut Vec<u8>,
-    ) -> Result<(), Handshake> {
-        let (Some(tls), Some(handshakes)) = (&mut self.tls, &mut service.handshakes) else {
-            return Err(handshake);
-        };
-        let Some(session) = tls.session.take() else { return Err(handshake) };
-        match handshakes.give(handshake, Job { session, sealed: std::mem::take(sealed) }) {
-            Ok(handshake) => {
-                tls.standing = Standing::Waits(handshake);
-                Ok(())
-            }
-            Err(refused) => {
-                let (handshake, job) = *refused;
-                (tls.session, *sealed) = (Some(job.session), job.sealed);
-                Err(handshake)
-            }
-        }
     }
 
     /// Computes the answer to what was received.
@@ -257,18 +253,19 @@ impl Channel {
         Outcome::Opened(opened)
     }
 
-    /// Takes over what the thread has computed. `sealed` is what has come since.
+    /// Takes over what the thread has computed. `sealed` is what it has had, and what has come since.
     fn takes_computed(&mut self, finished: Finished, sealed: &mut Vec<u8>) -> Outcome {
         let Some(tls) = &mut self.tls else { return Outcome::Waits };
-        let Finished { job: Job { session, sealed: mut before }, leaving, opened, .. } = finished;
-        tls.session = Some(session);
+        let Finished { job, leaving, opened, .. } = finished;
+        tls.session = Some(job.session);
         tls.leaving = leaving;
-        if !sealed.is_empty() {
-            before.extend_from_slice(sealed);
+        // A message in several records may have been put together there.
+        let had = job.sealed.len().min(sealed.len());
+        sealed[..had].copy_from_slice(&job.sealed[..had]);
+        if sealed.len() > had {
             tls.has_something_to_open();
             self.readable = true;
         }
-        *sealed = before;
         Outcome::Opened(opened)
     }
 }

@@ -4,7 +4,7 @@
 mod waiting;
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -19,7 +19,7 @@ use super::MOST_AT_ONCE;
 use crate::access_log::AccessLogs;
 use crate::channel::{Channel, Client};
 use crate::config::{Settings, TrustedProxy};
-use crate::content::{Content, Resolvers};
+use crate::content::{Content, MayBlock, Resolvers};
 use crate::conversation::Turn;
 use crate::counters::Counters;
 use crate::queues::{Lines, Queues};
@@ -182,6 +182,23 @@ impl World {
             self.turn(false, false);
         }
     }
+}
+
+/// What TLS itself has to say is sent while the disk is waited for, and the client is gone.
+#[test]
+fn a_connection_that_breaks_during_a_wait_gets_no_answer() {
+    let site = tempfile::tempdir().unwrap();
+    let (mut world, hello) = World::new(site.path(), versions()[1].clone());
+    world.shake_hands(&hello, usize::MAX);
+    world.service.may_block = MayBlock::Never;
+    world.ask(&get("/not-in-memory", ""), usize::MAX);
+    let channel = world.channel.as_mut().unwrap();
+    assert!(channel.conversation.waits_for_disk().is_some());
+    channel.has_sent(&mut world.service, Err(io::ErrorKind::BrokenPipe.into()));
+    channel.conversation.disk_has_failed(&mut world.service);
+    world.turn(false, false);
+    assert!(world.channel.is_none());
+    assert_eq!(world.service.counters.requests.get(), 1);
 }
 
 fn get(path: &str, more: &str) -> String {

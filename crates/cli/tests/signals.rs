@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -387,24 +386,12 @@ fn signals_to_the_status_process_change_nothing(variant: &Variant) {
     }
 }
 
-/// The shell that starts a server as systemd does: what it has as standard input is handed over as
-/// descriptor 3.
-fn handing_over(setup: &Setup, listener: &TcpListener) -> Command {
-    let usual = setup.command();
-    let mut command = Command::new("/bin/sh");
-    command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\" 3<&0 0</dev/null"]);
-    command.arg(usual.get_program()).args(usual.get_args());
-    let listener = listener.try_clone().expect("a descriptor");
-    command.stdin(Stdio::from(OwnedFd::from(listener))).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
 /// As with a socket unit of systemd's: the socket outlives the service, and clients that come meanwhile wait.
 fn a_listener_handed_over_serves_a_successor(variant: &Variant) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
     for _ in 0..2 {
         let setup = Setup::new(variant);
-        let command = handing_over(&setup, &listener);
+        let command = setup.command_with(&listener);
         let mut server = setup.start_as(command);
         let (address, stop) = (server.address, Arc::new(AtomicBool::new(false)));
         let stopped = Arc::clone(&stop);
@@ -422,7 +409,7 @@ fn a_listener_handed_over_serves_a_successor(variant: &Variant) {
         server.signal(Signal::TERM);
         assert_eq!(server.exit_code(), Some(0));
         let setup = Setup::new(variant);
-        let command = handing_over(&setup, &listener);
+        let command = setup.command_with(&listener);
         let server = setup.start_as(command);
         sleep_ms(100);
         stop.store(true, Ordering::Relaxed);

@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -177,6 +178,18 @@ impl Setup {
     pub fn start(self) -> Server {
         let command = self.command();
         self.start_as(command)
+    }
+
+    /// The command that starts the server as systemd does with a socket unit: it gets this listener as
+    /// descriptor 3.
+    pub fn command_with(&self, listener: &TcpListener) -> Command {
+        let usual = self.command();
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\" 3<&0 0</dev/null"]);
+        command.arg(usual.get_program()).args(usual.get_args());
+        let listener = listener.try_clone().expect("a descriptor");
+        command.stdin(OwnedFd::from(listener)).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
     }
 
     /// Starts the server with another command, and waits until it listens.

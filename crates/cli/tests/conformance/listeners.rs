@@ -2,10 +2,9 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
@@ -138,11 +137,7 @@ fn inherited(variant: &Variant) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
     let address = listener.local_addr().expect("an address");
     let setup = Setup::new(variant);
-    let usual = setup.command();
-    let mut command = Command::new("/bin/sh");
-    command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\" 3<&0 0</dev/null"]);
-    command.arg(usual.get_program()).args(usual.get_args());
-    command.stdin(Stdio::from(OwnedFd::from(listener))).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let command = setup.command_with(&listener);
     let server = setup.start_as(command);
     assert_eq!(server.address, address);
     assert_eq!(server.get("/hello.txt").text(), HELLO);

@@ -18,7 +18,7 @@ use crate::https::Https;
 
 pub(crate) const TESTS: &[Test] = tests![
     Drivers: others_are_served_during_a_flood;
-    Three: hellos_that_lead_nowhere, clients_asked_again;
+    Three: hellos_that_lead_nowhere, clients_asked_again, names_and_tickets_of_nobody;
 ];
 
 /// Few handshakes may wait, so that a few clients are a flood.
@@ -92,7 +92,7 @@ fn others_are_served_during_a_flood(variant: &Variant) {
 /// Clients that send a first message and leave, or send it byte by byte, or leave in the middle of it.
 fn hellos_that_lead_nowhere(variant: &Variant) {
     let https = Https::start(variant, FEW);
-    let hello = first_message(&https);
+    let hello = first_message(&https, &[]);
     let connect = || TcpStream::connect(https.address).expect("a connection");
     for number in 0..60 {
         let mut client = connect();
@@ -119,12 +119,12 @@ fn hellos_that_lead_nowhere(variant: &Variant) {
 /// The type of a record that carries a part of a handshake (RFC 8446 section 5.1).
 const HANDSHAKE: u8 = 22;
 
-/// The first message of a client.
-fn first_message(https: &Https) -> Vec<u8> {
+/// The first message of a client with these options of openssl.
+fn first_message(https: &Https, options: &[&str]) -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
     let to = listener.local_addr().expect("an address").to_string();
     let mut openssl = command(https.directory(), "openssl");
-    openssl.args(["s_client", "-connect", &to]).stdin(Stdio::null()).stdout(Stdio::null());
+    openssl.args(["s_client", "-connect", &to]).args(options).stdin(Stdio::null()).stdout(Stdio::null());
     let mut client = Load(openssl.stderr(Stdio::null()).spawn().expect("openssl starts"));
     let (mut connection, _) = listener.accept().expect("it connects");
     let mut hello = vec![0; 5];
@@ -134,6 +134,53 @@ fn first_message(https: &Https) -> Vec<u8> {
     connection.read_exact(&mut hello[5..]).expect("the rest of the record");
     assert!(client.is_running(), "it waits for an answer");
     hello
+}
+
+/// Clients that name hosts of nobody, each another one, and clients that bring tickets that the server has
+/// not sealed. Each costs a full handshake, and nothing is kept of it.
+fn names_and_tickets_of_nobody(variant: &Variant) {
+    let https = Https::start(variant, "");
+    let asked = https.directory().join("asked");
+    fs::write(&asked, request("GET", "/hello.txt", &[("Connection", "close")])).expect("a file");
+    let mut openssl = command(https.directory(), "openssl");
+    openssl.args(["s_client", "-connect", &https.address.to_string(), "-tls1_3", "-quiet"]);
+    openssl.args(["-sess_out", "session", "-servername", "localhost"]);
+    assert!(stdout(openssl.stdin(fs::File::open(&asked).expect("a file"))).ends_with(HELLO.as_bytes()));
+
+    let is_answered = |hello: &[u8]| {
+        let mut client = TcpStream::connect(https.address).expect("a connection");
+        client.write_all(hello).expect("it is taken");
+        let mut answer = [0];
+        client.read_exact(&mut answer).expect("it is answered");
+        assert_eq!(answer[0], HANDSHAKE);
+    };
+    let mut named = first_message(&https, &["-servername", "host-0000.example"]);
+    let number = find(&named, b"0000.example");
+    let mut with_ticket = first_message(&https, &["-sess_in", "session", "-servername", "localhost"]);
+    // The extension with tickets is the last one, and its own head has 8 bytes (RFC 8446 section 4.2.11).
+    let ticket = with_ticket.windows(2).rposition(|bytes| bytes == [0, 41]).expect("a ticket") + 8;
+    let mut memory = 0;
+    for at in 0..1000_u32 {
+        named[number..number + 4].copy_from_slice(format!("{at:04}").as_bytes());
+        is_answered(&named);
+        if at % 10 == 0 {
+            // A hundred times, so it is never the ticket that was sealed.
+            with_ticket[ticket + 40] = with_ticket[ticket + 40].wrapping_add(1);
+            is_answered(&with_ticket);
+        }
+        if at == 500 {
+            memory = https.server.memory();
+        }
+    }
+    eventually("they are gone", || https.server.count("tls_connections") == 0);
+    assert!(https.server.memory() < memory + (1 << 20), "nothing is kept");
+    assert_eq!((https.server.count("tls_handshakes"), https.server.count("tls_resumed")), (1, 0));
+    assert_eq!(https.get(&[], "/hello.txt"), HELLO.as_bytes());
+}
+
+/// Where these bytes are.
+fn find(bytes: &[u8], what: &[u8]) -> usize {
+    bytes.windows(what.len()).position(|window| window == what).expect("it is there")
 }
 
 /// A client whose first message offers no key that the server can use is asked for another one. Both

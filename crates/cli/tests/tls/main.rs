@@ -13,9 +13,8 @@ mod video;
 use std::fs;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -373,12 +372,9 @@ fn renewed_certificates(variant: &Variant) {
 fn beside_an_inherited_socket(variant: &Variant) {
     let authority = Authority::create();
     let setup = setup(variant, &authority, "");
-    let (file, usual) = (setup.directory().join("sluice.toml"), setup.command());
+    let file = setup.directory().join("sluice.toml");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
-    let mut command = Command::new("/bin/sh");
-    command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\" 3<&0 0</dev/null"]);
-    command.arg(usual.get_program()).args(usual.get_args());
-    command.stdin(Stdio::from(OwnedFd::from(listener))).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let command = setup.command_with(&listener);
     let server = setup.start_as(command);
     let https = Https { address: server.tls_address(), server };
     assert_eq!(https.server.get("/hello.txt").text(), HELLO);

@@ -235,6 +235,14 @@ impl AcceptPolicy {
         }
     }
 
+    /// The limit, if the administrator has set one.
+    pub fn fixed_limit(&self) -> Option<u32> {
+        match self.kind {
+            Kind::Fixed(limit) => Some(limit),
+            Kind::Auto(_) => None,
+        }
+    }
+
     /// Records the outcome of a turn.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "counted: a call here costs every turn 28 instructions")]

@@ -420,7 +420,7 @@ pub(super) const KEYS: &[Key] = &[
     }),
     Key::of("handshakes", "queue", |s| one(&mut s.handshakes.queue, count(1..=1024))),
     Key {
-        unset: "0.5, or 10 while they get no time besides",
+        unset: "0.5, or 5 while they get no time besides",
         ..Key::of("handshakes", "share", |s| optional(&mut s.handshakes.share, up_to(100)))
     },
     Key::of("gateway", "spool", |s| one(&mut s.spool, path())),

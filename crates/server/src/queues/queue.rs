@@ -265,14 +265,17 @@ impl Queue {
         self.shared.waiting.load(ORDER) < self.rules.waiting
     }
 
-    /// Whether the queue is full and has a standing delay, and it is this account that keeps it from getting
-    /// shorter: some of its requests wait, and none is entitled to less. This takes no lock, so another
-    /// worker may have changed that meanwhile.
+    /// Whether the queue is full and has a standing delay, and this account has its part of it already: as
+    /// many requests wait as of the others, in the mean. Another request of its would only take the place of
+    /// one that has waited. This takes no lock, so another worker may have changed that meanwhile.
     pub fn is_crowded_by(&self, account: Account) -> bool {
-        self.has_standing_delay()
-            && !self.has_room()
-            && self.shared.waiting_of[account.number()].load(ORDER) > 0
-            && self.least_entitled(account).is_none()
+        if !self.has_standing_delay() || self.has_room() {
+            return false;
+        }
+        let waiting_of = |of: &AtomicU32| of.load(ORDER);
+        let accounts = self.shared.waiting_of.iter().filter(|of| waiting_of(of) > 0).count() as u32;
+        let own = waiting_of(&self.shared.waiting_of[account.number()]);
+        own > 0 && own.saturating_mul(accounts) >= self.shared.waiting.load(ORDER)
     }
 
     /// Whether a request is in flight now.

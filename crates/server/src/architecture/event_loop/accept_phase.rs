@@ -8,9 +8,12 @@ use super::EventLoop;
 use crate::architecture::common::listener_handles::Accepted;
 use crate::architecture::common::samples::sample_wait;
 
-/// Most connections that an accept phase takes while handshakes wait. To accept one and to learn that its
+/// Most clients that an accept phase takes while handshakes wait. To accept one and to learn that its
 /// handshake has to wait takes as long as a few replies.
-const MOST_WHILE_HANDSHAKES_WAIT: u32 = 4;
+const MOST_CLIENTS: u32 = 4;
+/// How many clients it refuses in the time that it takes to accept one. Those who wait behind them in the
+/// accept queue may be of other networks, so a flood must not keep it full.
+const REFUSED_FOR_ONE: u32 = 4;
 
 impl EventLoop {
     /// Takes the first waiting connection of a listener. A ring takes up to `budget` of them in one call, and
@@ -42,18 +45,15 @@ impl EventLoop {
         let counters = self.service.counters;
         let mut sample = self.accepting.policy.sampling_is_due(self.service.clock.ns)
             && self.accepting.sample_queue(counters).is_some();
-        let mut budget = self.accepting.policy.budget().connections;
-        if self.handshakes_wait() {
-            budget = budget.min(MOST_WHILE_HANDSHAKES_WAIT);
-        }
+        let (mut budget, cost_of_client) = self.accept_budget();
         let mut accepted = 0;
         for at in 0..self.accepting.ports.len() {
             while self.accepting.ports[at].pending && budget > 0 && self.has_room()
                 || self.waiting.events.ring().is_some_and(|ring| ring.has_accepted())
             {
-                match self.accept_at(at, budget) {
+                match self.accept_at(at, budget.div_ceil(cost_of_client)) {
                     Accepted::Client(mut client) => {
-                        budget = budget.saturating_sub(1);
+                        budget = budget.saturating_sub(cost_of_client);
                         accepted += 1;
                         if std::mem::take(&mut sample) {
                             client.waited_ms =
@@ -77,6 +77,18 @@ impl EventLoop {
             self.watch_listeners()?;
         }
         Ok(())
+    }
+
+    /// How much an accept phase may do, and how much of that a client takes. A refusal takes 1.
+    fn accept_budget(&self) -> (u32, u32) {
+        let policy = &self.accepting.policy;
+        if self.handshakes_wait() {
+            // What `auto` has learned is about clients that are served at once.
+            let clients = policy.fixed_limit().unwrap_or(MOST_CLIENTS).min(MOST_CLIENTS);
+            (clients * REFUSED_FOR_ONE, REFUSED_FOR_ONE)
+        } else {
+            (policy.budget().connections, 1)
+        }
     }
 
     /// Registers the listeners whose events the loop wants.

@@ -30,7 +30,7 @@ pub struct HandshakeSettings {
     /// may wait altogether.
     pub queue: u32,
     /// The part of a worker's time, in percent, in which handshakes go before its other clients. `None`:
-    /// 0.5, or 10 while they get no time besides.
+    /// 0.5, or 5 while they get no time besides.
     pub share: Option<NonZeroU32>,
 }
 

@@ -452,6 +452,11 @@ fn classes_have_rates_timeouts_and_addresses_of_their_own() {
     );
     assert_eq!(results["run"]["outcome"]["due_sessions"], 120);
 
+    refused(&["--class=slow: rate=5 handshakes-only"], "does not speak TLS; allowed: targets such as https");
+    refused(
+        &["--class=slow: rate=5 connections=1", "--cpus=0-1"],
+        "--class 'slow: connections=1': each of the 2 --cpus needs one; allowed: from 2",
+    );
     refused(&["--class=slow: rate=0"], "rate=0: a rate must be a number above 0");
     refused(&["--class=slow: rate=5", "--rate=5"], "cannot be used with");
     refused(&["--class=slow: rate=5", "--arrivals=logged"], "--arrivals logged");

@@ -36,7 +36,7 @@ impl Arrivals {
                 let kind = Kind::Scheduled(schedule, at);
                 OfClass { kind, number: first, step, count: count.unwrap_or(u64::MAX) }
             }
-            Load::Closed { connections, count } => {
+            Load::Closed { connections, count, .. } => {
                 let kind = Kind::AsOneLeaves(share(*connections, first, step));
                 OfClass { kind, number: first, step, count: count.unwrap_or(u64::MAX) }
             }
@@ -129,6 +129,7 @@ mod tests {
             name: String::new(),
             load,
             sources: Vec::new(),
+            handshakes_only: false,
             timeouts: Timeouts { connect: second, reply: second, think: second, retries: 0 },
         };
         let at = |ms: &[u64]| Load::Arriving {
@@ -136,7 +137,7 @@ mod tests {
             count: Some(ms.len() as u64),
             kept: None,
         };
-        let looped = Load::Closed { connections: 3, count: Some(4) };
+        let looped = Load::Closed { connections: 3, count: Some(4), kept: false };
         let classes = [class(at(&[10, 20, 40])), class(looped), class(at(&[0, 15, 16]))];
         let mut alone = Arrivals::new(&classes, 0, 1);
         let come = |arrivals: &mut Arrivals, ms: u64| {

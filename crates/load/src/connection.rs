@@ -32,11 +32,11 @@ impl Flight {
         Self { call, deadline, comparison: None }
     }
 
-    /// Begins anew, to be sent again on another connection.
+    /// Begins again, to be sent on another connection.
     pub(crate) fn send_again(&mut self, deadline: Nanos) {
-        let Call { request, session, position, intended, issued, .. } = self.call;
+        let Call { request, session, position, intended, issued, is_handshake, .. } = self.call;
         let resent = self.call.resent + u32::from(self.call.sent.is_some());
-        let call = Call { resent, ..Call::new(request, session, position, intended, issued) };
+        let call = Call { resent, is_handshake, ..Call::new(request, session, position, intended, issued) };
         *self = Self::new(call, deadline);
     }
 

@@ -159,7 +159,7 @@ pub fn start(run: Run, keep: Keep) -> Result<Running, RunError> {
         let recorder = Recorder::new(scope.clone(), calls.as_ref().map(CallWriter::log))
             .with_kinds(&kinds)
             .with_classes(run.classes.iter().filter(|class| !class.name.is_empty()).count())
-            .by_intended_start(run.kept_connections().is_some())
+            .by_intended_start(run.classes.iter().any(|class| class.kept_connections().is_some()))
             .with_sizes(files.as_ref().map_or(&[], Files::sizes))
             .with_intervals(intervals.as_mut().map(IntervalWriter::log));
         live.push(recorder.live());

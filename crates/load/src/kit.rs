@@ -41,6 +41,8 @@ pub(crate) struct Kit<'a> {
     pub(crate) records: Vec<u8>,
     /// This thread's clients for TLS, one for each target; empty if no target speaks it.
     tls: Vec<Option<Client>>,
+    /// This thread's clients for TLS that never resume a session, for classes that only make handshakes.
+    tls_in_full: Vec<Option<Client>>,
     /// The slot of the session at work, which its events carry.
     pub(crate) slot: u32,
     /// Requests that all threads together may still ask for, where that has an end.
@@ -65,7 +67,12 @@ impl<'a> Kit<'a> {
     ) -> std::io::Result<Self> {
         let at_a_time = if files.is_some() { ROOM_TO_COMPARE } else { ROOM };
         let at_a_time = if tls.is_some() { at_a_time.max(tls::MOST_DECRYPTED) } else { at_a_time };
-        let clients = tls.map(|tls| run.targets.iter().map(|to| Some(tls.client(to.tls_name()?))).collect());
+        let clients = |may_resume| {
+            let of = |tls: &tls::Prepared| {
+                run.targets.iter().map(|to| Some(tls.client(to.tls_name()?, may_resume))).collect()
+            };
+            tls.map(of).unwrap_or_default()
+        };
         Ok(Self {
             run,
             requests,
@@ -79,7 +86,8 @@ impl<'a> Kit<'a> {
             room: vec![0; ROOM_FOR_HEADS + at_a_time],
             at_a_time,
             records: vec![0; if tls.is_some() { tls::RECORDS } else { 0 }],
-            tls: clients.unwrap_or_default(),
+            tls: clients(true),
+            tls_in_full: clients(false),
             slot: 0,
             began,
             connections: 0,
@@ -116,6 +124,11 @@ impl<'a> Kit<'a> {
         (&self.run.classes[(session % classes) as usize], session / classes)
     }
 
+    /// Whether a session of the run only wants a TLS handshake.
+    pub(crate) fn wants_handshake(&self, session: u32) -> bool {
+        self.class(session).0.handshakes_only
+    }
+
     pub(crate) fn timeouts(&self, session: u32) -> &'a Timeouts {
         &self.class(session).0.timeouts
     }
@@ -140,10 +153,8 @@ impl<'a> Kit<'a> {
 
     /// What begins TLS on such a connection, if its target speaks it.
     pub(crate) fn tls(&self, session: u32, kept: Option<u32>) -> Option<&Client> {
-        if self.tls.is_empty() {
-            return None;
-        }
-        self.tls[self.turn(session, kept) % self.tls.len()].as_ref()
+        let clients = if self.wants_handshake(session) { &self.tls_in_full } else { &self.tls };
+        clients.get(self.turn(session, kept) % self.run.targets.len())?.as_ref()
     }
 
     fn turn(&self, session: u32, kept: Option<u32>) -> usize {

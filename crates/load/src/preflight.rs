@@ -179,6 +179,7 @@ mod tests {
                     kept: None,
                 },
                 sources: (0..sources).map(|n| [127, 0, 0, n as u8 + 2].into()).collect(),
+                handshakes_only: false,
                 timeouts: Timeouts { connect: 10 * second, reply: 10 * second, think: second, retries: 0 },
             }],
             duration: Some(60 * second),
@@ -194,7 +195,7 @@ mod tests {
 
     fn closed(connections: u32, sources: usize) -> Run {
         let mut run = run(1.0, sources);
-        run.classes[0].load = Load::Closed { connections, count: None };
+        run.classes[0].load = Load::Closed { connections, count: None, kept: false };
         run
     }
 

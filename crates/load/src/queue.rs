@@ -1,4 +1,5 @@
-//! The queue of sessions that have arrived and wait for one of the connections that a thread keeps.
+//! The queue of sessions of a class that have arrived and wait for one of the connections that a thread keeps
+//! for it.
 //!
 //! A session gives up at the timeout for a connection. So if a server is slower than its load, no session
 //! stays in the queue for longer than that, and the queue is not endless.

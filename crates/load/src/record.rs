@@ -64,6 +64,8 @@ pub struct Call {
     pub compared: bool,
     /// When its client would have given up; the end of time, if that is not known.
     pub gives_up: Nanos,
+    /// Whether its client only wants a TLS handshake: no request is sent.
+    pub is_handshake: bool,
     /// What came of it.
     pub outcome: Outcome,
 }
@@ -98,6 +100,7 @@ impl Call {
             resent: 0,
             compared: false,
             gives_up: Nanos::MAX,
+            is_handshake: false,
             outcome: Outcome::Unfinished,
         }
     }
@@ -105,7 +108,8 @@ impl Call {
     /// Whether a connected server did not serve it: no whole reply came, or not the right one, or one that
     /// says that the server has failed or will not (5xx).
     pub const fn is_unserved(&self) -> bool {
-        self.outcome.reached_server() && (!matches!(self.outcome, Outcome::Reply) || self.status >= 500)
+        self.outcome.reached_server()
+            && (!matches!(self.outcome, Outcome::Reply | Outcome::Handshake) || self.status >= 500)
     }
 }
 
@@ -114,6 +118,8 @@ impl Call {
 pub enum Outcome {
     /// A whole reply, of whatever status.
     Reply,
+    /// TLS was established, for a client that only wants a handshake.
+    Handshake,
     /// Its connection was not up within the connect timeout.
     ConnectTimeout,
     /// Its connection was up, but TLS was not established within the connect timeout.
@@ -150,8 +156,9 @@ pub enum Outcome {
 
 impl Outcome {
     /// All of them, in the order in which people should read them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Reply,
+        Self::Handshake,
         Self::ConnectTimeout,
         Self::TlsTimeout,
         Self::ReplyTimeout,
@@ -174,6 +181,7 @@ impl Outcome {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Reply => "reply",
+            Self::Handshake => "handshake",
             Self::ConnectTimeout => "connect_timeout",
             Self::TlsTimeout => "tls_timeout",
             Self::ReplyTimeout => "reply_timeout",
@@ -197,6 +205,7 @@ impl Outcome {
     pub(crate) const fn told(self) -> &'static str {
         match self {
             Self::Reply => "answered",
+            Self::Handshake => "TLS established",
             Self::ConnectTimeout => "no connection in time",
             Self::TlsTimeout => "no TLS handshake in time",
             Self::ReplyTimeout => "no whole reply in time",
@@ -235,10 +244,10 @@ impl Outcome {
         matches!(self, Self::ConnectTimeout | Self::TlsTimeout | Self::ReplyTimeout)
     }
 
-    /// Whether it is a failure of its own: not a reply, not cut off by the end of the run, and not down with
-    /// another call.
+    /// Whether it is a failure by itself: not a reply or a handshake, not cut off by the end of the run, and
+    /// not down with another call.
     pub const fn is_error(self) -> bool {
-        !matches!(self, Self::Reply | Self::Abandoned | Self::Unfinished)
+        !matches!(self, Self::Reply | Self::Handshake | Self::Abandoned | Self::Unfinished)
     }
 }
 

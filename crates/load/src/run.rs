@@ -49,6 +49,9 @@ pub struct Class {
     pub name: String,
     /// How their sessions come.
     pub load: Load,
+    /// Whether a session only connects, makes a full TLS handshake and closes. It plays no session of the
+    /// log, and needs targets that speak TLS.
+    pub handshakes_only: bool,
     /// Local addresses to connect from, taken in turn; empty leaves that to the kernel. Unix sockets have
     /// none.
     pub sources: Vec<IpAddr>,
@@ -129,12 +132,14 @@ impl Run {
         };
         self.log.burst(burst).at.map(nanos)
     }
+}
 
+impl Class {
     /// How many connections go from one session to the next, if they do.
-    pub(crate) fn kept_connections(&self) -> Option<u32> {
-        match self.classes[..] {
-            [Class { load: Load::Arriving { kept, .. }, .. }] => kept,
-            _ => None,
+    pub fn kept_connections(&self) -> Option<u32> {
+        match self.load {
+            Load::Arriving { kept, .. } => kept,
+            Load::Closed { connections, kept, .. } => kept.then_some(connections),
         }
     }
 }
@@ -149,15 +154,17 @@ pub enum Load {
         /// No more after so many; `None`: until the run ends.
         count: Option<u64>,
         /// How many connections are kept and go from one session to the next. A session that finds none free
-        /// waits in a queue. `None`, or with several classes: each session opens its connections.
+        /// waits in a queue. `None`: each session opens its connections.
         kept: Option<u32>,
     },
     /// So many at a time, the next one when one ends: closed.
     Closed {
-        /// Sessions, each with a connection of its own.
+        /// Sessions, each with its own connection.
         connections: u32,
         /// No more after so many sessions; `None`: until the run ends.
         count: Option<u64>,
+        /// Whether a connection goes from one session to the next. If not, each session opens its own.
+        kept: bool,
     },
 }
 

@@ -8,7 +8,8 @@
 //! of the session.
 //!
 //! With TLS, a connection is of use once its handshake is over. Until then its client waits for it as for a
-//! connection that is not up.
+//! connection that is not up. A client that only wants a handshake has then got it: its call is over before
+//! any request is sent, and it closes the connection.
 //!
 //! Whatever happens (an event of the socket, a time that has come) leads to [`Session::go_on`], which does
 //! all that can be done now, and leaves in [`Session::deadline`] when to look again at the latest.
@@ -35,7 +36,7 @@ pub(crate) struct Session {
     /// Among all of the run.
     pub(crate) number: u32,
     /// Which of the connections that are kept it has, if they are.
-    kept: Option<u32>,
+    pub(crate) kept: Option<u32>,
     /// When it was due to arrive.
     intended: Nanos,
     started: Nanos,
@@ -249,7 +250,7 @@ impl Session {
     /// The burst has been answered: thinks, goes on with the next one, or is over.
     fn end_burst(&mut self, kit: &mut Kit<'_>) {
         if self.bursts.is_empty() {
-            if kit.run.kept_connections().is_none() {
+            if self.kept.is_none() {
                 self.close(kit);
             }
             self.state =
@@ -291,7 +292,8 @@ impl Session {
             let request = calls[self.issued];
             let intended = self.due.take().unwrap_or(now);
             let deadline = now + kit.reply_timeout(self.number, request);
-            let call = Call::new(request, self.number, self.position, intended, now);
+            let is_handshake = kit.wants_handshake(self.number);
+            let call = Call { is_handshake, ..Call::new(request, self.number, self.position, intended, now) };
             self.flights.push_back(Flight::new(call, deadline));
             kit.recorder.issue(&call);
             self.issued += 1;
@@ -354,13 +356,27 @@ impl Session {
     }
 
     /// Takes notice of the end of the handshake.
-    fn note_established(&mut self, kit: &Kit<'_>) {
+    fn note_established(&mut self, kit: &mut Kit<'_>) {
         let now = kit.now();
         if let Some(connection) = &mut self.connection
             && connection.note_established(now)
         {
-            self.await_replies(kit, now);
+            if kit.wants_handshake(self.number) {
+                self.end_handshake(kit, now);
+            } else {
+                self.await_replies(kit, now);
+            }
         }
+    }
+
+    /// The client has the handshake, which is all that it wants.
+    fn end_handshake(&mut self, kit: &mut Kit<'_>, now: Nanos) {
+        if let Some(flight) = self.flights.pop_front() {
+            kit.recorder.call(&self.call(&flight, Outcome::Handshake, now));
+        }
+        self.close(kit);
+        self.state =
+            State::Over(if self.failed { SessionOutcome::Failed } else { SessionOutcome::Completed });
     }
 
     /// The client has its connection, and gives the server as long for its replies.
@@ -538,8 +554,8 @@ impl Session {
             return self.fail(kit, outcome);
         }
         let burst = kit.run.log.burst(self.burst).calls.len();
-        let kept = kit.run.kept_connections().is_some();
-        let more = kept || !self.flights.is_empty() || self.issued < burst || !self.bursts.is_empty();
+        let more =
+            self.kept.is_some() || !self.flights.is_empty() || self.issued < burst || !self.bursts.is_empty();
         if let Some(connection) = &mut self.connection {
             connection.lost = more && ender == Ender::Server;
         }
@@ -567,8 +583,8 @@ impl Session {
             if self.unrepeatable(kit).is_none() {
                 // Another attempt is another call, which nobody intended earlier: the client asks for it,
                 // whatever the method.
-                let Call { request, session, position, .. } = flight.call;
-                let call = Call::new(request, session, position, now, now);
+                let Call { request, session, position, is_handshake, .. } = flight.call;
+                let call = Call { is_handshake, ..Call::new(request, session, position, now, now) };
                 self.flights.push_front(Flight::new(call, now));
                 kit.recorder.issue(&call);
                 return self.close(kit);

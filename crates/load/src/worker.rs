@@ -19,6 +19,7 @@ use crate::kit::Kit;
 use crate::measures::Recorder;
 use crate::queue::{Arrival, Queue};
 use crate::record::{Nanos, Outcome, SessionOutcome};
+use crate::run::Class;
 use crate::session::Session;
 use crate::timers::Timers;
 
@@ -122,28 +123,46 @@ pub(crate) struct Report {
     pub(crate) cpu: (Duration, Duration),
 }
 
-/// A thread's share of the connections that go from one session to the next: each has its own slot.
+/// A thread's share of the connections of a class that go from one session to the next: each has its own
+/// slot.
 struct Kept {
     connections: u64,
+    /// How many of them have a slot already.
+    begun: u64,
     /// Which thread of how many it is.
     thread: (u32, u32),
+    /// Slots of connections that are free, and their numbers among those of all threads.
+    vacant: VecDeque<(u32, u32)>,
     /// The sessions that wait for one.
     queue: Queue,
 }
 
 impl Kept {
-    /// The number of a slot's connection among those of all threads.
-    fn number(&self, slot: u32) -> u32 {
-        slot * self.thread.1 + self.thread.0
+    /// The session that has waited longest, with the slot and the number of a free connection, if there is
+    /// one. Connections take turns, so that all of them are in use.
+    fn next(&mut self, sessions: &mut Vec<Session>) -> Option<(Arrival, u32, u32)> {
+        if self.queue.is_empty() {
+            return None;
+        }
+        let (slot, number) = if self.begun < self.connections {
+            sessions.push(Session::vacant());
+            let number = self.begun as u32 * self.thread.1 + self.thread.0;
+            self.begun += 1;
+            (sessions.len() as u32 - 1, number)
+        } else {
+            self.vacant.pop_front()?
+        };
+        Some((self.queue.next()?, slot, number))
     }
 }
 
 pub(crate) struct Worker<'a> {
     kit: Kit<'a>,
     sessions: Vec<Session>,
-    vacant: VecDeque<u32>,
-    /// Where connections are kept.
-    kept: Option<Kept>,
+    /// Slots of sessions whose connections are not kept.
+    vacant: Vec<u32>,
+    /// By class, where connections are kept.
+    kept: Vec<Option<Kept>>,
     timers: Timers,
     arrivals: Arrivals,
     signals: &'a Signals,
@@ -169,16 +188,21 @@ impl<'a> Worker<'a> {
         (number, threads): (usize, usize),
         window: Range<Nanos>,
     ) -> Self {
-        let kept = kit.run.kept_connections().map(|all| Kept {
-            connections: share(all, number as u64, threads as u64),
-            thread: (number as u32, threads as u32),
-            queue: Queue::default(),
-        });
+        let kept = |class: &Class| {
+            class.kept_connections().map(|all| Kept {
+                connections: share(all, number as u64, threads as u64),
+                begun: 0,
+                thread: (number as u32, threads as u32),
+                vacant: VecDeque::new(),
+                queue: Queue::default(),
+            })
+        };
+        let kept = kit.run.classes.iter().map(kept).collect();
         let arrivals = Arrivals::new(&kit.run.classes, number, threads);
         Self {
             kit,
             sessions: Vec::new(),
-            vacant: VecDeque::new(),
+            vacant: Vec::new(),
             kept,
             timers: Timers::new(),
             arrivals,
@@ -241,8 +265,10 @@ impl<'a> Worker<'a> {
         for slot in 0..self.sessions.len() as u32 {
             self.with(slot, Session::cut_off);
         }
-        while let Some(arrival) = self.kept.as_mut().and_then(|kept| kept.queue.next()) {
-            arrival.turn_away(&mut self.kit, Outcome::Unfinished);
+        for kept in self.kept.iter_mut().flatten() {
+            while let Some(arrival) = kept.queue.next() {
+                arrival.turn_away(&mut self.kit, Outcome::Unfinished);
+            }
         }
         self.measuring.end();
         let left = self.kit.now();
@@ -290,13 +316,13 @@ impl<'a> Worker<'a> {
 
     /// How many sessions in the queue were due before a time.
     fn queued(&self, due: Nanos) -> u64 {
-        self.kept.as_ref().map_or(0, |kept| kept.queue.due_before(due))
+        self.kept.iter().flatten().map(|kept| kept.queue.due_before(due)).sum()
     }
 
-    /// Nobody has to wait until hundreds of others have been seen to.
+    /// Lets sessions arrive between the events of others, which may be hundreds.
     fn arrivals_due_now(&mut self) {
         let now = self.kit.now();
-        if self.kept.is_some() || self.arrivals.next_at() <= now {
+        if self.kept.iter().any(Option::is_some) || self.arrivals.next_at() <= now {
             self.arrivals_due(now);
         }
     }
@@ -308,35 +334,25 @@ impl<'a> Worker<'a> {
             self.arrive(number, intended);
         }
         self.kit.recorder.arrivals(self.arrived - before);
-        self.serve_queue(now);
+        for class in 0..self.kept.len() {
+            self.serve_queue(class, now);
+        }
     }
 
-    /// Gives free connections to sessions in the queue. A session that has waited for too long gives up.
-    fn serve_queue(&mut self, now: Nanos) {
-        // Sessions in the queue are of the only class.
-        let timeout = self.kit.connect_timeout(0);
-        while let Some(kept) = &mut self.kept
+    /// Gives a class's free connections to its sessions in the queue. A session that has waited for too long
+    /// gives up.
+    fn serve_queue(&mut self, class: usize, now: Nanos) {
+        // The first session of a class has its number.
+        let timeout = self.kit.connect_timeout(class as u32);
+        while let Some(kept) = &mut self.kept[class]
             && let Some(arrival) = kept.queue.next_to_give_up(timeout, now)
         {
             arrival.turn_away(&mut self.kit, Outcome::ConnectTimeout);
         }
-        while let Some(slot) = self.free_connection()
-            && let Some(kept) = &mut self.kept
-            && let Some(arrival) = kept.queue.next()
+        while let Some(kept) = &mut self.kept[class]
+            && let Some((arrival, slot, number)) = kept.next(&mut self.sessions)
         {
-            let number = kept.number(slot);
             self.with(slot, |session, kit| session.arrive(kit, arrival, Some(number)));
-        }
-    }
-
-    /// A slot of one of the connections that are kept, if a session waits for it. They take turns, so that
-    /// all of them are in use.
-    fn free_connection(&mut self) -> Option<u32> {
-        let Kept { connections, queue, .. } = self.kept.as_ref()?;
-        match () {
-            () if queue.is_empty() => None,
-            () if (self.sessions.len() as u64) < *connections => Some(self.new_slot()),
-            () => self.vacant.pop_front(),
         }
     }
 
@@ -352,12 +368,18 @@ impl<'a> Worker<'a> {
     fn arrive(&mut self, number: u32, intended: Nanos) {
         let arrival = Arrival { number, intended, came: self.kit.now().max(intended) };
         self.arrived += 1;
-        if let Some(kept) = &mut self.kept {
+        if let Some(kept) = self.kept_of(number) {
             return kept.queue.join(arrival);
         }
         // The memory of the slot that was left last is still in the caches.
-        let slot = self.vacant.pop_back().unwrap_or_else(|| self.new_slot());
+        let slot = self.vacant.pop().unwrap_or_else(|| self.new_slot());
         self.with(slot, |session, kit| session.arrive(kit, arrival, None));
+    }
+
+    /// The connections that are kept for a session's class, if they are.
+    fn kept_of(&mut self, session: u32) -> Option<&mut Kept> {
+        let classes = self.kept.len();
+        self.kept[session as usize % classes].as_mut()
     }
 
     fn new_slot(&mut self) -> u32 {
@@ -379,8 +401,11 @@ impl<'a> Worker<'a> {
         if let Some(end) = session.end(now) {
             self.kit.recorder.session(&end);
             session.leave();
-            self.vacant.push_back(slot);
-            let number = session.number;
+            let (number, kept_number) = (session.number, session.kept);
+            match (self.kept_of(number), kept_number) {
+                (Some(kept), Some(connection)) => kept.vacant.push_back((slot, connection)),
+                _ => self.vacant.push(slot),
+            }
             if end.outcome != SessionOutcome::Unfinished {
                 let pause = if end.outcome == SessionOutcome::Failed { PAUSE_AFTER_FAILURE } else { 0 };
                 self.next_of_the_loop(number, now + pause);
@@ -393,7 +418,8 @@ impl<'a> Worker<'a> {
     }
 
     fn open(&self) -> u64 {
-        (self.sessions.len() - self.vacant.len()) as u64
+        let kept: usize = self.kept.iter().flatten().map(|kept| kept.vacant.len()).sum();
+        (self.sessions.len() - self.vacant.len() - kept) as u64
     }
 
     /// How long nothing is due, in nanoseconds.
@@ -402,8 +428,11 @@ impl<'a> Worker<'a> {
         let timer = self.timers.next().unwrap_or(Nanos::MAX);
         let now = self.kit.now();
         let end = if now < self.window.end { self.window.end } else { Nanos::MAX };
-        let gives_up = self.kept.as_ref().and_then(|kept| kept.queue.since());
-        let gives_up = gives_up.map_or(Nanos::MAX, |since| since + self.kit.connect_timeout(0));
+        let gives_up = self.kept.iter().zip(0..).filter_map(|(kept, class)| {
+            let since = kept.as_ref()?.queue.since()?;
+            Some(since + self.kit.connect_timeout(class))
+        });
+        let gives_up = gives_up.min().unwrap_or(Nanos::MAX);
         let next = arrival.min(timer).min(self.next_tick).min(end).min(gives_up);
         next.saturating_sub(now).min(LONGEST_WAIT)
     }
@@ -415,7 +444,7 @@ impl<'a> Worker<'a> {
         if !self.ticks.is_multiple_of(1 + self.sessions.len() / SESSIONS_AT_EACH_TICK) {
             return;
         }
-        let queued = self.kept.as_ref().and_then(|kept| kept.queue.waits());
+        let queued = self.kept.iter().flatten().filter_map(|kept| kept.queue.waits());
         let waits = self.sessions.iter().filter_map(Session::waits).chain(queued);
         let none = (Nanos::MAX, 0);
         let (since, calls) = waits.fold(none, |(since, all), (first, calls)| (since.min(first), all + calls));

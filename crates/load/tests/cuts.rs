@@ -104,7 +104,7 @@ fn write_in_two(stream: &mut TcpStream, reply: &[u8], cut: usize) -> bool {
 }
 
 fn play(log: SessionLog, server: SocketAddr, sessions: u64, verify: Option<&Path>) -> Measures {
-    let load = Load::Closed { connections: 16, count: Some(sessions) };
+    let load = Load::Closed { connections: 16, count: Some(sessions), kept: false };
     let run = Run {
         verify: verify.map(Path::to_owned),
         ..support::run(log, server, load, Duration::from_secs(20))

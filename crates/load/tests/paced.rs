@@ -14,7 +14,7 @@ use load::engine::{self, Keep};
 use load::measures::{Measures, Times};
 use load::output::Output;
 use load::record::Outcome;
-use load::run::{Load, Run};
+use load::run::{Class, Load, Run};
 use load::schedule::{Arrivals, Rate, Schedule};
 use workload::session::{Builder, Request};
 
@@ -121,6 +121,32 @@ fn watch(
 
 fn part_above(times: &Times, ms: f64) -> f64 {
     times.count_above_ms(ms) as f64 / times.count() as f64
+}
+
+/// Two classes over their own connections, and a third that opens one for each request: one at a rate and one
+/// in a closed loop keep theirs.
+#[test]
+fn classes_keep_their_own_connections() {
+    let (server, connections) = serve(Manner::Takes(MS));
+    let mut log = Builder::new();
+    log.call(Request { uri: "/".into(), ..Request::default() });
+    let arriving = |kept| Load::Arriving {
+        schedule: Schedule::drawn(Rate::constant(200.0).unwrap(), Arrivals::Fixed, 1),
+        count: Some(40),
+        kept,
+    };
+    let closed = Load::Closed { connections: 2, count: Some(60), kept: true };
+    let run = support::run(log.finish(), server, arriving(Some(4)), 5000 * MS);
+    let class = |name: &str, load| Class { name: name.to_owned(), load, ..run.classes[0].clone() };
+    let classes =
+        vec![class("paced", arriving(Some(4))), class("loop", closed), class("each", arriving(None))];
+    let cpus = vec![run.cpus[0]; 2];
+    let running = engine::start(Run { classes, cpus, ..run }, Keep::default()).unwrap();
+    let measures = running.finish().unwrap().measures;
+    let replies: Vec<u64> =
+        measures.cohort.by_class.each().map(|of| of.outcomes.of(Outcome::Reply)).collect();
+    assert_eq!(replies, [40, 60, 40]);
+    assert_eq!(connections.load(Ordering::Relaxed), 4 + 2 + 40);
 }
 
 /// Half a second of three, in which 100 requests are due: of these four are on their way, and the others wait

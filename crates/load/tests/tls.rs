@@ -17,7 +17,7 @@ use base64::engine::general_purpose::STANDARD;
 use load::engine::{self, Keep};
 use load::measures::Measures;
 use load::record::{Agreed, Outcome};
-use load::run::{Load, Run, Target};
+use load::run::{Class, Load, Run, Target};
 use load::schedule::{Arrivals, Rate, Schedule};
 use load::tls::{Roots, Settings};
 use rcgen::{CertificateParams, DnType, KeyPair};
@@ -181,7 +181,7 @@ fn log(paths: &[&str]) -> SessionLog {
 }
 
 fn closed(connections: u32, sessions: u64) -> Load {
-    Load::Closed { connections, count: Some(sessions) }
+    Load::Closed { connections, count: Some(sessions), kept: false }
 }
 
 fn measured(run: Run) -> Measures {
@@ -245,6 +245,28 @@ fn each_connection_has_its_handshake() {
         let (full, resumed, failed) = handshakes(&measures);
         assert_eq!((full + resumed, failed, measures.connections.connected), (connections, 0, connections));
     }
+}
+
+/// As the run of `sessions_are_resumed_unless_that_is_off`, beside clients that only want handshakes.
+#[test]
+fn handshakes_alone_are_full_and_no_calls() {
+    let server = Maker::new(BOTH).start();
+    let run = support::run(log(&["/a"]), server.address, closed(1, 10), TIMEOUT);
+    let mut classes = run.classes.clone();
+    "asks".clone_into(&mut classes[0].name);
+    let name = "flood".to_owned();
+    classes.push(Class { name, load: closed(2, 20), handshakes_only: true, ..run.classes[0].clone() });
+    let tls = Settings { roots: Roots::File(server.roots()), ..Settings::default() };
+    let measures = measured(Run { targets: vec![server.target()], tls, classes, ..run });
+    assert_eq!((measures.cohort.issued, of(&measures, Outcome::Reply)), (10, 10));
+    assert_eq!((measures.flow.handshakes.all(), measures.flow.handshakes.of(Outcome::Handshake)), (20, 20));
+    assert_eq!(handshakes(&measures), (21, 9, 0));
+    let all: Vec<_> = measures.cohort.by_class.each().collect();
+    assert_eq!((all[0].outcomes.all(), all[0].handshake_times.count(), all[0].waits.bounds()), (10, 0, 0));
+    let flood = all[1];
+    assert_eq!((flood.outcomes.of(Outcome::Handshake), flood.handshake_times.count()), (20, 20));
+    assert_eq!((flood.reply_times.count(), flood.waits.count(), flood.waits.bounds()), (0, 20, 0));
+    assert_eq!(measures.sessions.completed, 30);
 }
 
 #[test]

@@ -144,8 +144,13 @@ impl Facts {
 pub struct AskedOfClass {
     /// Its name.
     pub name: String,
-    /// Requests per second asked for, on average over the measured time.
+    /// Whether its clients make full TLS handshakes and ask for nothing.
+    pub handshakes_only: bool,
+    /// Requests per second asked for, on average over the measured time; handshakes of a class that only
+    /// makes these. 0 in a closed loop.
     pub asked_requests_per_s: f64,
+    /// Connections that are kept, or clients of a closed loop; none: each session opens its own.
+    pub connections: Option<u32>,
     /// Seconds that a client waits for a connection.
     pub connect_timeout_s: f64,
     /// Seconds that a client waits for a whole reply.
@@ -465,7 +470,7 @@ pub struct OfKind {
 pub struct OfClientClass {
     /// Its name.
     pub class: String,
-    /// Calls that ended, one way or the other.
+    /// Calls that ended, one way or the other; handshakes of a class that only makes these.
     pub calls: u64,
     /// Whole replies.
     pub replies: u64,
@@ -475,9 +480,13 @@ pub struct OfClientClass {
     pub timeouts: u64,
     /// Calls that failed, those included.
     pub errors: u64,
+    /// Of a class that only makes handshakes, those that were completed; none for other classes.
+    pub handshakes: Option<u64>,
     /// How long whole replies took.
     pub reply_time_ms: Option<Curve>,
-    /// The same from when calls should have been issued, with calls that were not answered.
+    /// Of a class that only makes handshakes: from when connecting began to when TLS was established.
+    pub handshake_time_ms: Option<Curve>,
+    /// Replies or handshakes from when they should have been asked for, with those that did not come.
     pub wait_ms: Option<Waits>,
 }
 

@@ -17,7 +17,7 @@ use lab::programs::interrupt;
 use load::engine::{self, Finished, Keep, RunError};
 use load::output::{Output, Unwritten};
 use load::report::{
-    self, AskedOfClass, Bars, Facts, Joined, MAY_WAIT, Queues, RunOutcome, ServerLog, Threshold, verification,
+    self, Bars, Facts, Joined, MAY_WAIT, Queues, RunOutcome, ServerLog, Threshold, verification,
 };
 use load::run::{Class, Load, Run, Target as Server};
 use load::schedule::{Arrivals, Rate, Schedule};
@@ -108,7 +108,9 @@ pub(crate) struct Options {
 
     /// A class of clients with its own rate in requests per second, timeouts, retries after timeouts, and
     /// addresses: 'slow: rate=20 timeout=2s retries=2 source=127.0.0.3'; may be repeated. Values that are
-    /// left out are those of the other options
+    /// left out are those of the other options. With connections=N the class keeps N connections, and
+    /// requests that are due queue for one; without a rate they are a closed loop. With handshakes-only,
+    /// clients make full TLS handshakes and send no request: rate= is then of handshakes
     #[arg(long, value_name = "NAME: VALUES", value_parser = classes::class,
           conflicts_with_all = ["rate", "session_rate", "connections", "session_count"],
           help_heading = "How load comes")]
@@ -292,9 +294,18 @@ impl Options {
         self.rate.is_some() || self.session_rate.is_some()
     }
 
-    /// Whether connections ask again when they are answered.
+    /// Whether connections ask again when they are answered, and nothing comes at a rate.
     fn is_closed(&self) -> bool {
-        self.connections.is_some() && !self.has_rate()
+        match &self.class[..] {
+            [] => self.connections.is_some() && !self.has_rate(),
+            classes => classes.iter().all(ClassOption::is_closed),
+        }
+    }
+
+    /// Whether a closed loop has its connections for a session each. Those of classes go from one session to
+    /// the next.
+    fn repeats_sessions(&self) -> bool {
+        self.is_closed() && self.class.is_empty()
     }
 
     /// The name of this kind of load.
@@ -329,7 +340,7 @@ pub(super) fn check_option(option: &str) -> Result<(), String> {
 /// Runs the load, reports the results, and returns the exit code: whether it is a measurement, and valid.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let targets = options.targets();
-    let log = options.requests.sessions(&targets, options.is_closed())?;
+    let log = options.requests.sessions(&targets, options.repeats_sessions())?;
     let (run, mut facts) = plan(options, &targets, log)?;
     interrupt::catch()?;
 
@@ -472,29 +483,14 @@ fn plan(options: &Options, targets: &[Target], log: SessionLog) -> Result<(Run, 
                 .to_owned()
         ));
     }
-    if options.is_paced() {
-        classes::check_kept(options, targets, cpus.len())?;
-    }
+    classes::check(options, targets, cpus.len())?;
     let average = |schedule: &Schedule| {
         let end = duration.unwrap_or(options.warm_up + Duration::from_secs(1));
         let due = schedule.due_by(end) - schedule.due_by(options.warm_up);
         due / end.saturating_sub(options.warm_up).as_secs_f64()
     };
-    let asked_of = |class: &Class| match &class.load {
-        // Known only after the run, from its length.
-        Load::Arriving { .. } if logged => None,
-        Load::Arriving { schedule, .. } => Some(average(schedule)),
-        Load::Closed { .. } => None,
-    };
-    let asked: Option<f64> = classes.iter().map(asked_of).sum();
-    let asked_of_class = |class: &Class| AskedOfClass {
-        name: class.name.clone(),
-        asked_requests_per_s: asked_of(class).unwrap_or(0.0) * calls_per_session,
-        connect_timeout_s: class.timeouts.connect.as_secs_f64(),
-        reply_timeout_s: class.timeouts.reply.as_secs_f64(),
-        retries: Some(class.timeouts.retries).filter(|retries| *retries < u32::MAX),
-        sources: class.sources.iter().map(IpAddr::to_string).collect(),
-    };
+    // Of a log, it is known only after the run, from its length.
+    let asked = classes::asked(&classes, calls_per_session, |of| (!logged).then(|| average(of)));
     let closed = options.is_closed();
     let facts = Facts {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -518,10 +514,10 @@ fn plan(options: &Options, targets: &[Target], log: SessionLog) -> Result<(Run, 
             }
             .to_owned()
         }),
-        asked_sessions_per_s: asked,
-        asked_requests_per_s: asked.map(|rate| rate * calls_per_session),
+        asked_sessions_per_s: asked.sessions_per_s,
+        asked_requests_per_s: asked.requests_per_s.filter(|_| !closed),
         connections: options.connections,
-        classes: classes.iter().filter(|class| !class.name.is_empty()).map(asked_of_class).collect(),
+        classes: asked.classes,
         seed: (!closed && !logged).then_some(options.seed),
         log_sessions: log.len() as u64,
         log_requests: log.calls() as u64,

@@ -1,4 +1,4 @@
-//! Calls by the class of the clients that made them.
+//! Calls by the class of the clients that made them, and handshakes of clients that only want these.
 
 use super::{Outcomes, Times, Waits};
 use crate::record::{Call, Outcome};
@@ -10,13 +10,15 @@ pub struct ByClass(Vec<OfClientClass>);
 /// What became of the calls of one class.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OfClientClass {
-    /// All of its calls, by what came of them.
+    /// All of its calls or handshakes, by what came of them.
     pub outcomes: Outcomes,
     /// Whole replies by the first digit of their status, from 1xx.
     pub statuses: [u64; 5],
     /// Whole replies, from issue to the last byte.
     pub reply_times: Times,
-    /// Whole replies and those that never came, from the intended start.
+    /// Handshakes of clients that only want these, from when connecting began to when TLS was established.
+    pub handshake_times: Times,
+    /// Whole replies or handshakes and those that never came, from the intended start.
     pub waits: Waits,
 }
 
@@ -36,9 +38,14 @@ impl ByClass {
         let of = &mut self.0[class];
         of.outcomes.add(call.outcome);
         of.waits.call(call);
-        if call.outcome == Outcome::Reply {
-            of.reply_times.record(call.ended.saturating_sub(call.issued));
-            super::count_status(&mut of.statuses, call.status);
+        let took = call.ended.saturating_sub(call.issued);
+        match call.outcome {
+            Outcome::Reply => {
+                of.reply_times.record(took);
+                super::count_status(&mut of.statuses, call.status);
+            }
+            Outcome::Handshake => of.handshake_times.record(took),
+            _ => {}
         }
     }
 
@@ -47,6 +54,7 @@ impl ByClass {
             mine.outcomes.take_in(&theirs.outcomes);
             super::add_all(&mut mine.statuses, &theirs.statuses);
             mine.reply_times.take_in(&theirs.reply_times);
+            mine.handshake_times.take_in(&theirs.handshake_times);
             mine.waits.take_in(&theirs.waits);
         }
     }

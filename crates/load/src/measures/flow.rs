@@ -18,6 +18,8 @@ pub struct Flow {
     pub resent: u64,
     /// Calls that were over, by outcome; none is `Unfinished`.
     pub outcomes: Outcomes,
+    /// Handshakes that were over, of clients that only want these, by outcome; none is `Unfinished`.
+    pub handshakes: Outcomes,
     /// Bytes of heads of whole replies.
     pub head_bytes: u64,
     /// Bytes of their bodies.
@@ -37,6 +39,7 @@ impl Flow {
             request_bytes: 0,
             resent: 0,
             outcomes: Outcomes::default(),
+            handshakes: Outcomes::default(),
             head_bytes: 0,
             body_bytes: 0,
             statuses: [0; 5],
@@ -76,11 +79,18 @@ impl Flow {
         }
     }
 
+    pub(super) fn handshake(&mut self, call: &Call, window: &Range<Nanos>) {
+        if call.outcome != Outcome::Unfinished && window.contains(&call.ended) {
+            self.handshakes.add(call.outcome);
+        }
+    }
+
     pub(super) fn take_in(&mut self, other: &Self) {
         self.requests += other.requests;
         self.request_bytes += other.request_bytes;
         self.resent += other.resent;
         self.outcomes.take_in(&other.outcomes);
+        self.handshakes.take_in(&other.handshakes);
         self.head_bytes += other.head_bytes;
         self.body_bytes += other.body_bytes;
         add_all(&mut self.statuses, &other.statuses);

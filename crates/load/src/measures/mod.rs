@@ -13,6 +13,9 @@
 //!   them is over; one that somebody did not wait for is known to have taken as long as it was waited for, at
 //!   least.
 //!
+//! A client that only wants a TLS handshake makes no call, although its attempts are recorded like one. They
+//! count by class of clients ([`OfClientClass`]), in [`Flow::handshakes`], and in no figure of calls.
+//!
 //! Each thread owns a [`Recorder`], into which nothing is allocated while the run goes on;
 //! [`Measures::merge`] makes one of all. Two times are kept of each reply: from when its call was *issued*,
 //! and *corrected*, from when it should have been. The two differ only for a session's first call, which
@@ -84,7 +87,7 @@ pub struct Recorder {
     measures: Measures,
     calls: Option<CallLog>,
     intervals: Option<IntervalLog>,
-    /// Calls count by when they were due, not by when they were issued.
+    /// Calls count by when they were due, not by when they were issued: some queue for a connection.
     by_intended: bool,
     /// Calls of the cohort that are not over.
     under_way: u64,
@@ -223,6 +226,9 @@ impl Recorder {
             calls.take(call);
         }
         self.shown.errors += u64::from(call.outcome.is_error());
+        if call.is_handshake {
+            return self.handshake(call);
+        }
         if call.outcome == Outcome::Reply {
             self.shown.replies += 1;
             self.live.record(call.ended.saturating_sub(call.issued));
@@ -243,6 +249,15 @@ impl Recorder {
         }
         if begin >= self.window.start {
             self.measures.asked.call(call);
+        }
+    }
+
+    /// Takes in what came of a client that only wants a handshake.
+    fn handshake(&mut self, call: &Call) {
+        self.measures.flow.handshake(call, &self.window);
+        if self.window.contains(&self.begin_of(call)) {
+            self.under_way = self.under_way.saturating_sub(1);
+            self.measures.cohort.by_class.take(call);
         }
     }
 
@@ -404,6 +419,7 @@ pub(crate) mod tests {
             resent: 0,
             compared: false,
             gives_up: Nanos::MAX,
+            is_handshake: false,
             outcome,
         }
     }

@@ -23,6 +23,11 @@ impl Outcomes {
         Outcome::ALL.into_iter().filter(|outcome| outcome.is_timeout()).map(|outcome| self.of(outcome)).sum()
     }
 
+    /// All calls.
+    pub fn all(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
     pub(super) fn add(&mut self, outcome: Outcome) {
         self.0[outcome as usize] += 1;
     }

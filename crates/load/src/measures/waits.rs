@@ -12,7 +12,7 @@ use crate::record::{Call, Outcome};
 pub struct Waits {
     /// All of them, each for as long as it was waited for.
     pub times: Times,
-    /// Those that ended with a whole reply.
+    /// Those that ended with a whole reply, or with the handshake that was wanted.
     replies: Times,
     /// Those that nobody knows how long they would have taken: clients gave up, or the run ended.
     given_up: u64,
@@ -92,7 +92,7 @@ impl Waits {
     pub(super) fn call(&mut self, call: &Call) {
         let waited = call.ended.saturating_sub(call.intended);
         match call.outcome {
-            Outcome::Reply => self.replies.record(waited),
+            Outcome::Reply | Outcome::Handshake => self.replies.record(waited),
             Outcome::Unfinished => self.given_up += 1,
             outcome if outcome.is_timeout() => self.given_up += 1,
             outcome if outcome.reached_server() || outcome == Outcome::Abandoned => {

@@ -11,7 +11,7 @@ use crate::record::Outcome;
 /// the server bears so much at least.
 pub(super) fn answer(measures: &Measures, facts: &Facts) -> Option<String> {
     // Sessions of a file may have people think.
-    let asks_again = facts.model == "closed" && facts.unit != "sessions";
+    let asks_again = facts.model == "closed" && facts.unit != "sessions" && facts.classes.is_empty();
     let replies = measures.flow.replies();
     let is_replay = facts.arrivals.as_deref() == Some("logged");
     if !(asks_again || is_replay) || replies == 0 || without_success(measures, facts).is_some() {

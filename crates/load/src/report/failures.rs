@@ -8,12 +8,13 @@ use std::path::Path;
 
 use super::Facts;
 use super::validity::nothing_measured;
-use crate::measures::{Measures, Verified};
+use crate::measures::{Measures, Outcomes, Verified};
 use crate::record::Outcome;
 
 /// In sentences; empty if the run is one.
 pub fn failures(measures: &Measures, facts: &Facts) -> Vec<String> {
     let mut reasons = Vec::new();
+    let handshakes = measures.flow.handshakes.all();
     let Verified { compared, wrong } = measures.verified;
     if wrong > 0 {
         reasons.push(format!("{wrong} of {compared} replies that were compared differ from their files"));
@@ -21,8 +22,15 @@ pub fn failures(measures: &Measures, facts: &Facts) -> Vec<String> {
         return reasons;
     } else if nobody_answered(measures) {
         reasons.push(match measures.cohort.issued {
+            0 if handshakes > 0 => {
+                let cause = main_cause(&measures.flow.handshakes, measures, &facts.targets);
+                format!("none of {handshakes} handshakes was completed{cause}")
+            }
             0 => "no call was made in the measured time".to_owned(),
-            issued => format!("none of {issued} calls was answered{}", main_cause(measures, &facts.targets)),
+            issued => {
+                let cause = main_cause(&measures.cohort.outcomes, measures, &facts.targets);
+                format!("none of {issued} calls was answered{cause}")
+            }
         });
     }
     if facts.verified && compared == 0 {
@@ -31,10 +39,10 @@ pub fn failures(measures: &Measures, facts: &Facts) -> Vec<String> {
     reasons
 }
 
-/// What most of the calls came to that were not answered.
-fn main_cause(Measures { cohort, handshakes, .. }: &Measures, targets: &[String]) -> String {
+/// What most of the calls or handshakes came to that failed.
+fn main_cause(outcomes: &Outcomes, Measures { handshakes, .. }: &Measures, targets: &[String]) -> String {
     let causes = Outcome::ALL.into_iter().filter(|outcome| outcome.is_error());
-    let causes = causes.map(|outcome| (cohort.outcomes.of(outcome), outcome));
+    let causes = causes.map(|outcome| (outcomes.of(outcome), outcome));
     match causes.max_by_key(|(count, _)| *count) {
         Some((count, outcome)) if count > 0 => {
             let times = if count == 1 { "time" } else { "times" };
@@ -78,12 +86,13 @@ pub fn some_without_success(measures: &Measures) -> Option<String> {
     })
 }
 
-/// Whether calls were over, and none of them with a reply. What somebody did not wait for may have been
-/// answered yet.
+/// Whether calls were over, and none of them with a reply, nor any handshake of clients that only want these.
+/// Calls that the end of the run cut off may still have been answered.
 fn nobody_answered(Measures { cohort, flow, .. }: &Measures) -> bool {
     let cut_off = cohort.outcomes.of(Outcome::Unfinished);
     let all_cut_off = cut_off > 0 && cut_off == cohort.issued;
-    cohort.outcomes.of(Outcome::Reply) == 0 && flow.replies() == 0 && !all_cut_off
+    let is_established = flow.handshakes.of(Outcome::Handshake) > 0;
+    cohort.outcomes.of(Outcome::Reply) == 0 && flow.replies() == 0 && !all_cut_off && !is_established
 }
 
 #[cfg(test)]

@@ -246,12 +246,14 @@ fn of_kind((kind, of): (&Kind, &measures::OfKind)) -> OfKind {
 fn of_client_class((class, of): (&AskedOfClass, &measures::OfClientClass)) -> OfClientClass {
     OfClientClass {
         class: class.name.clone(),
-        calls: Outcome::ALL.into_iter().map(|outcome| of.outcomes.of(outcome)).sum(),
+        calls: of.outcomes.all(),
         replies: of.outcomes.of(Outcome::Reply),
         statuses: By::from(of.statuses),
         timeouts: of.outcomes.timeouts(),
         errors: of.outcomes.errors(),
+        handshakes: class.handshakes_only.then(|| of.outcomes.of(Outcome::Handshake)),
         reply_time_ms: curve(&of.reply_times),
+        handshake_time_ms: curve(&of.handshake_times),
         wait_ms: waits(&of.waits),
     }
 }
@@ -319,7 +321,9 @@ mod tests {
         facts.verified = true;
         facts.classes = vec![AskedOfClass {
             name: "slow".into(),
+            handshakes_only: true,
             asked_requests_per_s: 5.0,
+            connections: None,
             connect_timeout_s: 2.0,
             reply_timeout_s: 2.0,
             retries: Some(2),

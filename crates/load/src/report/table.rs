@@ -7,7 +7,7 @@ use results::load::{AskedOfTls, AtListener, Dropped, Facts, Outcome as RunOutcom
 
 use super::chart::{Bars, write_chart};
 use super::facts;
-use crate::measures::{Cohort, Handshakes, Measures, SizeClass, Times, Waits};
+use crate::measures::{Cohort, Handshakes, Measures, OfClientClass, SizeClass, Times, Waits};
 use crate::record::{Agreed, Outcome};
 
 /// A few lines on what happened, then a table of times, and how they are distributed.
@@ -79,6 +79,11 @@ fn write_all(text: &mut String, measures: &Measures, facts: &Facts, bars: Bars) 
         writeln!(text, "  {}xx        {count}", class + 1)?;
     }
     write_errors(text, cohort)?;
+    for (class, of) in facts.classes.iter().zip(cohort.by_class.each()) {
+        if class.handshakes_only {
+            write_handshakes_only(text, &class.name, of, seconds)?;
+        }
+    }
 
     if facts.verified {
         let verified = measures.verified;
@@ -114,6 +119,25 @@ fn write_handshakes(text: &mut String, handshakes: &Handshakes, asked: &AskedOfT
     }
     for (reason, connections) in handshakes.reasons() {
         writeln!(text, "  {:<10} {connections}: {reason}", "errors")?;
+    }
+    Ok(())
+}
+
+/// What came of a class that only makes handshakes. These are in no line about requests.
+fn write_handshakes_only(
+    text: &mut String,
+    name: &str,
+    OfClientClass { outcomes, .. }: &OfClientClass,
+    seconds: f64,
+) -> std::fmt::Result {
+    let made = outcomes.of(Outcome::Handshake);
+    let per_s = made as f64 / seconds;
+    writeln!(text, "handshakes   {made} made ({per_s:.2}/s), {} failed, by {name}", outcomes.errors())?;
+    for outcome in Outcome::ALL.into_iter().filter(|outcome| *outcome != Outcome::Handshake) {
+        let count = outcomes.of(outcome);
+        if count > 0 {
+            writeln!(text, "  {:<16} {count}: {}", outcome.name(), outcome.told())?;
+        }
     }
     Ok(())
 }
@@ -162,9 +186,9 @@ fn write_times(text: &mut String, measures: &Measures, facts: &Facts) -> std::fm
     }
 
     for (class, of) in facts.classes.iter().zip(cohort.by_class.each()) {
-        let calls: u64 = Outcome::ALL.into_iter().map(|outcome| of.outcomes.of(outcome)).sum();
-        let share = of.outcomes.timeouts() as f64 / calls.max(1) as f64 * 100.0;
-        row(text, &timed_out(&class.name, share), &of.reply_times)?;
+        let share = of.outcomes.timeouts() as f64 / of.outcomes.all().max(1) as f64 * 100.0;
+        let times = if class.handshakes_only { &of.handshake_times } else { &of.reply_times };
+        row(text, &timed_out(&class.name, share), times)?;
     }
     if cohort.by_kind.each().count() > 1 {
         for (kind, of) in cohort.by_kind.each().filter(|(_, of)| of.calls > 0) {

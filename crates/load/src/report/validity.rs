@@ -52,7 +52,7 @@ pub fn reasons_against(measures: &Measures, facts: &Facts) -> Vec<String> {
     let ports = ("ports", "name more addresses with --source, such as 127.0.0.2-127.0.0.9");
     let descriptors = ("descriptors", "shorten --timeout, reduce the load, or raise the limit (ulimit -n)");
     for (outcome, (what, hint)) in [(Outcome::NoPort, ports), (Outcome::NoDescriptor, descriptors)] {
-        let count = measures.flow.outcomes.of(outcome);
+        let count = measures.flow.outcomes.of(outcome) + measures.flow.handshakes.of(outcome);
         if count > 0 {
             reasons.push(format!(
                 "the generator ran out of {what}: {count} connections did not fit ({}); {hint}",
@@ -66,7 +66,8 @@ pub fn reasons_against(measures: &Measures, facts: &Facts) -> Vec<String> {
 /// Why there are no figures at all, if the run was over too early for that.
 pub(super) fn nothing_measured(measures: &Measures, facts: &Facts) -> Option<String> {
     let RunOutcome { interrupted, duration_s, .. } = facts.outcome;
-    let nothing = measures.cohort.issued == 0 && measures.flow.replies() == 0;
+    let handshakes = measures.flow.handshakes.all();
+    let nothing = measures.cohort.issued == 0 && measures.flow.replies() == 0 && handshakes == 0;
     match (interrupted, duration_s <= facts.warm_up_s) {
         (true, in_warm_up) if nothing => {
             let when = if in_warm_up { "in the warm-up" } else { "at once" };

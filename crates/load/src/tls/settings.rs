@@ -130,10 +130,11 @@ pub(crate) struct Client {
 }
 
 impl Prepared {
-    /// A thread's client for a target of that name.
-    pub(crate) fn client(&self, Name(name): &Name) -> Client {
+    /// A thread's client for a target of that name. Where it may not resume sessions, all its handshakes are
+    /// full.
+    pub(crate) fn client(&self, Name(name): &Name, may_resume: bool) -> Client {
         let mut config = self.config.clone();
-        config.resumption = if self.resumption {
+        config.resumption = if self.resumption && may_resume {
             Resumption::store(Arc::new(Sessions::default()))
         } else {
             Resumption::disabled()

@@ -19,6 +19,7 @@ pub(crate) fn run(log: SessionLog, server: SocketAddr, load: Load, timeout: Dura
             name: String::new(),
             load,
             sources: Vec::new(),
+            handshakes_only: false,
             timeouts: Timeouts { connect: timeout, reply: timeout, think: Duration::ZERO, retries: 0 },
         }],
         duration: None,

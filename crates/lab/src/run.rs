@@ -2,9 +2,9 @@
 //!
 //! The directory holds `experiment.toml` as given, `environment.json` (machine, versions, builds),
 //! `journal.jsonl` with every figure, `trials/` with each trial's configuration, logs and raw results, and
-//! `SHA256SUMS` over all of these. If servers speak TLS, `tls.pem` has their certificate. A run measures
-//! what is missing in the journal. So an interrupted experiment continues when it is run again, whatever
-//! interrupted it.
+//! `SHA256SUMS` over all of these. If servers speak TLS, `tls.pem` or `tls-rsa.pem` has their certificate. A
+//! run measures what is missing in the journal. So an interrupted experiment continues when it is run again,
+//! whatever interrupted it.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -112,6 +112,10 @@ fn possible(experiment: &Experiment, means: &Means) -> Result<()> {
             cpus == 1 || setting.share.is_none(),
             "a share is a part of one CPU, and servers have {cpus}: name one CPU with --server-cpus"
         );
+        ensure!(
+            cpus == 1 || setting.slow_cpu.is_none(),
+            "{name:?}: slow_cpu: it is one CPU, and servers have {cpus}: name one CPU with --server-cpus"
+        );
         ensure!(cpus <= all, "{name:?}: cpus: {cpus}, and servers and clients have {all} together");
     }
     if !has_namespaces(experiment, means) {
@@ -216,10 +220,10 @@ impl Checked<'_> {
             has_namespaces,
             sysctls: experiment.sysctls.clone(),
             scratch: scratch.path().to_owned(),
-            pem: directory.join(certificate::FILE),
+            certificates: directory.to_owned(),
         };
-        if experiment.points.iter().any(|point| point.setting.tls.is_some()) {
-            certificate::keep(&site.pem)?;
+        for tls in experiment.points.iter().filter_map(|point| point.setting.tls) {
+            certificate::keep(&site.certificates, tls.key)?;
         }
         let workshop = Workshop { experiment, site, directory, progress };
         workshop.run(&mut journal)?;
@@ -448,11 +452,12 @@ impl Workshop<'_> {
             }
             self.progress.begin(&format!("comparing {}'s replies with their files", spec.name));
             // Files come from memory and the server has a whole CPU, because this run is not measured.
-            let (memory, disk, cold, share) = (None, None, false, None);
+            let (memory, disk, cold, share, slow_cpu) = (None, None, false, None, None);
             // Wrong bytes are never right, whichever paper's rules apply.
             let (generator, rules) = (Tool::Sluicelab, Rules::H12);
             let usual = point.setting.clone();
-            let setting = Setting { load, generator, memory, disk, cold, share, rules, lengths, ..usual };
+            let setting =
+                Setting { load, generator, memory, disk, cold, share, slow_cpu, rules, lengths, ..usual };
             // No file has the replies of an application.
             let Setting { workload, application, .. } = &setting;
             let is_computed = application.is_some() || workload.asks_for_no_file() || workload.has_no_root();

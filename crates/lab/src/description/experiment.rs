@@ -186,8 +186,19 @@ impl PointSpec {
 
     /// Checks that the point is possible with servers that are already running, if it has any.
     fn check_running(&self) -> Result<(), String> {
-        let Setting { workload, application, tls, share, memory, both_cpus, cpus, receive, cold, .. } =
-            &self.setting;
+        let Setting {
+            workload,
+            application,
+            tls,
+            share,
+            slow_cpu,
+            memory,
+            both_cpus,
+            cpus,
+            receive,
+            cold,
+            ..
+        } = &self.setting;
         let started = self.servers.iter().find(|server| server.running().is_none());
         if let Some(Spec { name, .. }) = started.filter(|_| workload.has_no_root()) {
             return Err(format!("workload: the lab starts {name} to serve files, so set root=DIR (--root)"));
@@ -199,6 +210,7 @@ impl PointSpec {
             (application.is_some(), "application"),
             (tls.is_some(), "tls"),
             (share.is_some(), "share"),
+            (slow_cpu.is_some(), "slow_cpu"),
             (memory.is_some(), "memory"),
             (*both_cpus, "both_cpus"),
             (cpus.is_some(), "cpus"),

@@ -14,6 +14,7 @@ pub mod lengths;
 pub mod load;
 pub mod quantity;
 pub mod setting;
+pub mod slow_cpu;
 pub mod tool;
 pub mod workload;
 mod written;

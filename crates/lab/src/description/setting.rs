@@ -8,10 +8,11 @@ use toml::Table;
 
 use crate::description::lengths::Lengths;
 use crate::description::load::Load;
+use crate::description::slow_cpu::SlowCpu;
 use crate::description::tool::Tool;
 use crate::description::workload::Workload;
 use crate::description::written::{Size, Time, within};
-use crate::servers::tls::{Cipher, Group};
+use crate::servers::tls::{Cipher, Group, Key};
 use crate::servers::{Application, Tls, Version};
 
 /// What a trial needs to know besides its server.
@@ -45,6 +46,9 @@ pub struct Setting {
     pub share: Option<f64>,
     /// The quantum: how long a server has its share at a time, in microseconds.
     pub turn_us: u32,
+    /// How much of its CPU a server does not get. `None`: it gets all of it, or its share.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow_cpu: Option<SlowCpu>,
     /// Whether servers and clients run on all CPUs, and each CPU has a network.
     pub both_cpus: bool,
     /// On how many CPUs servers run; with `both_cpus` clients as well. `None`: on all that the lab has.
@@ -139,6 +143,7 @@ pub(super) struct WrittenSetting {
     tls_group: Option<Group>,
     tls_cipher: Option<Cipher>,
     tls_resumption: Option<bool>,
+    tls_key: Option<Key>,
     order: Option<Order>,
     memory: Option<Size>,
     disk: Option<Size>,
@@ -146,6 +151,7 @@ pub(super) struct WrittenSetting {
     cold: Option<bool>,
     share: Option<f64>,
     turn_us: Option<u32>,
+    slow_cpu: Option<SlowCpu>,
     both_cpus: Option<bool>,
     cpus: Option<u32>,
     receive: Option<Receive>,
@@ -168,13 +174,14 @@ impl WrittenSetting {
     fn tls(&self) -> Result<Option<Tls>, String> {
         let Self { tls, tls_version: version, tls_group: group, tls_cipher: cipher, .. } = self;
         if *tls == Some(true) {
-            return Tls::of(*version, *group, *cipher, self.tls_resumption).map(Some);
+            return Tls::of(*version, *group, *cipher, self.tls_resumption, self.tls_key).map(Some);
         }
         let set = [
             version.map(|version| ("tls_version", version.to_string())),
             group.map(|group| ("tls_group", group.to_string())),
             cipher.map(|cipher| ("tls_cipher", cipher.to_string())),
             self.tls_resumption.map(|resumption| ("tls_resumption", resumption.to_string())),
+            self.tls_key.map(|key| ("tls_key", key.name().to_owned())),
         ];
         match set.into_iter().flatten().next() {
             Some((key, value)) if tls.is_none() => {
@@ -259,6 +266,7 @@ impl WrittenSetting {
             cold,
             share: self.share,
             turn_us: within("turn_us", self.turn_us.unwrap_or(500), 20, 10_000)?,
+            slow_cpu: self.slow_cpu,
             both_cpus,
             cpus: self.cpus,
             receive,
@@ -266,6 +274,7 @@ impl WrittenSetting {
             may_wait: self.may_wait.map(|percent| within("may_wait", percent, 0, 100)).transpose()?,
             lengths,
         };
+        setting.check_slow_cpu()?;
         match generator {
             Tool::Sluicelab => {
                 let workload = setting.workload.at(!matches!(load, Load::Sessions(_)));
@@ -297,14 +306,26 @@ fn check_clients(clients: &[String], load: Load) -> Result<(), String> {
     };
     if let Some(word) = clients.iter().find(is_of_tls) {
         return Err(format!(
-            "clients: {word:?} is not allowed; allowed: the keys tls, tls_version, tls_group, tls_cipher \
-             and tls_resumption, which hold for servers as well"
+            "clients: {word:?} is not allowed; allowed: the keys tls, tls_version, tls_group, tls_cipher, \
+             tls_resumption and tls_key, which hold for servers as well"
         ));
     }
     Ok(())
 }
 
 impl Setting {
+    /// Checks that a slow CPU is the only one of a single server.
+    fn check_slow_cpu(&self) -> Result<(), String> {
+        let Some(slow_cpu) = self.slow_cpu else { return Ok(()) };
+        let others = [
+            (self.share.is_some(), "share"),
+            (self.both_cpus, "both_cpus"),
+            (self.cpus.is_some_and(|cpus| cpus > 1), "cpus above 1"),
+        ];
+        let Some((_, key)) = others.into_iter().find(|(is_set, _)| *is_set) else { return Ok(()) };
+        Err(format!("slow_cpu: '{slow_cpu}' is for one CPU of one server; allowed: without {key}"))
+    }
+
     /// The setting itself, if trials with wrk can have it.
     fn for_wrk(self) -> Result<Self, String> {
         let Self { workload, load, lengths, .. } = &self;

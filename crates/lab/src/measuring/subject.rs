@@ -194,8 +194,8 @@ pub(crate) fn objection(
     fs::create_dir(&root)?;
     fs::write(root.join(FILE), "x")?;
     let constant = servers::has_one_file(spec).then_some(Constant { target: FILE, closes: false });
-    let pem = scratch.path().join(certificate::FILE);
-    let secured = secured(tls, &pem)?;
+    let pem = tls.map(|tls| certificate::keep(scratch.path(), tls.key)).transpose()?;
+    let secured = secured(tls, pem.as_deref());
     let plain = Ground::plain(&root, &network.addresses, scratch.path(), sluice);
     let ground = Ground { constant, secured, ..plain };
     let words = checking(spec.kind);
@@ -219,13 +219,9 @@ pub(crate) fn objection(
     Ok((!output.status.success()).then(|| why.join(" ")))
 }
 
-/// What a server needs for this TLS, with the certificate in that file. Makes the file if it is missing.
-fn secured(tls: Option<Tls>, pem: &Path) -> Result<Option<Secured<'_>>> {
-    let secured = |tls| {
-        certificate::keep(pem)?;
-        Ok(Secured { tls, pem })
-    };
-    tls.map(secured).transpose()
+/// What a server needs for this TLS, with the certificate in that file.
+fn secured(tls: Option<Tls>, pem: Option<&Path>) -> Option<Secured<'_>> {
+    tls.zip(pem).map(|(tls, pem)| Secured { tls, pem })
 }
 
 /// The reason why sluice refuses these settings with this many addresses, if it does. An experiment's
@@ -242,8 +238,8 @@ pub(crate) fn refusal(
     }
     let listen: Vec<_> =
         (1..=addresses).map(|host| std::net::SocketAddr::from(([127, 0, 0, host as u8], 0))).collect();
-    let pem = scratch.join(certificate::FILE);
-    let secured = secured(tls, &pem)?;
+    let pem = tls.map(|tls| certificate::keep(scratch, tls.key)).transpose()?;
+    let secured = secured(tls, pem.as_deref());
     let ground = Ground { secured, ..Ground::plain(scratch, &listen, scratch, sluice) };
     let mut words = servers::parts(spec, &ground)?.remove(0).words;
     "check".clone_into(&mut words[1]);
@@ -302,8 +298,8 @@ mod tests {
             application.prepare(directory.path()).unwrap();
         }
         let plain = Ground::plain(&root, &addresses, directory.path(), &sluice);
-        let pem = directory.path().join(certificate::FILE);
-        let secured = secured(tls, &pem).unwrap();
+        let pem = tls.map(|tls| certificate::keep(directory.path(), tls.key).unwrap());
+        let secured = secured(tls, pem.as_deref());
         let constant = Some(Constant { target: "/file.html", closes: false });
         let application = application.as_ref();
         let ground = Ground { cpus: 2, capacity: 200, application, constant, secured, ..plain };
@@ -365,8 +361,8 @@ mod tests {
     /// The lab tells all servers but sluice what they may speak. sluice takes what clients offer.
     #[test]
     fn each_server_speaks_the_tls_that_is_set() {
-        let new = Tls::of(None, None, None, None).unwrap();
-        let old = Tls::of(Some(Version::V12), Some(Group::Secp256r1), None, None).unwrap();
+        let new = Tls::of(None, None, None, None, None).unwrap();
+        let old = Tls::of(Some(Version::V12), Some(Group::Secp256r1), None, None, None).unwrap();
         let of_new = ["--tlsv1.3", "--curves", "X25519", "--tls13-ciphers", "TLS_AES_256_GCM_SHA384"];
         let of_old = ["--tls-max", "1.2", "--curves", "P-256", "--ciphers", "ECDHE-ECDSA-AES256-GCM-SHA384"];
         for text in [
@@ -390,7 +386,7 @@ mod tests {
                     Err(error) if format!("{error:#}").contains("mod_openssl") => continue,
                     server => server.unwrap(),
                 };
-                let pem = directory.path().join(certificate::FILE);
+                let pem = certificate::file(directory.path(), tls.key);
                 for address in addresses {
                     let reply = get_over_tls(address, &pem, right).unwrap();
                     assert!(

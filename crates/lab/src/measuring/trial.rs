@@ -58,8 +58,8 @@ pub(crate) struct Site {
     pub(crate) sysctls: Vec<String>,
     /// The directory for sockets, and for compiled applications.
     pub(crate) scratch: PathBuf,
-    /// The file with the certificate of all servers that speak TLS, and its key.
-    pub(crate) pem: PathBuf,
+    /// The directory for the certificates of servers that speak TLS.
+    pub(crate) certificates: PathBuf,
 }
 
 /// The number of connections for which servers make room.
@@ -193,10 +193,11 @@ impl Site {
 
     /// Loads some of a block's servers at the same time. The others get no load.
     fn ask(&self, block: Block<'_>, lengths: Lengths, asked: &[Running]) -> Result<Vec<Outcome>> {
-        let Setting { share, turn_us, .. } = block.setting;
-        let turns = share.map(|share| Turns { share: share / 100.0, turn_us: *turn_us });
+        let Setting { share, turn_us, slow_cpu, .. } = block.setting;
         // Idle servers also keep their shares, so that the share of each server is the same.
-        let conduct = |turns| Conductor::start(self.means.server_cpus[0], turns, block.servers.len());
+        let shared = |share: f64| Turns::shared(*turn_us, share / 100.0, block.servers.len());
+        let turns = share.map(shared).or(slow_cpu.map(Turns::slow));
+        let conduct = |turns| Conductor::start(self.means.server_cpus[0], turns);
         let conductor = turns.map(conduct).transpose()?;
         let asking = match (block.setting.generator, block.load) {
             (Tool::Wrk { closes }, Load::Sessions(connections)) => Asking::ByWrk { connections, closes },
@@ -246,7 +247,7 @@ impl Site {
         ];
         if let Some(tls) = block.setting.tls {
             options.extend([
-                format!("--roots={}", self.pem.display()),
+                format!("--roots={}", certificate::file(&self.certificates, tls.key).display()),
                 format!("--tls-name={}", certificate::NAME),
                 format!("--resumption={}", if tls.resumption { "on" } else { "off" }),
                 format!("--tls-version={}", tls.version),
@@ -416,6 +417,7 @@ impl Running {
         let besim = asks.then(|| besim(site, &network, &directory)).transpose().context(NotStarted)?;
         let asks_for_one = workload.asks_for_one_file();
         let target = asks_for_one.then(|| block.files.first_target()).transpose()?;
+        let pem = tls.map(|tls| certificate::file(&site.certificates, tls.key));
         let constant = |target| Constant { target, closes: generator.closes() };
         let ground = Ground {
             root: &block.files.root,
@@ -430,7 +432,7 @@ impl Running {
             over_tcp: None,
             programs: &site.scratch,
             besim: besim.as_ref().map(|besim| besim.address),
-            secured: tls.map(|tls| Secured { tls, pem: &site.pem }),
+            secured: tls.zip(pem.as_deref()).map(|(tls, pem)| Secured { tls, pem }),
         };
         let scheme = ground.scheme();
         let server = Subject::start(spec, &ground, &network, server_cpus, &wrapper);

@@ -1,5 +1,5 @@
-//! Gives servers quanta on one CPU, each of tenths of a millisecond, so that they can be measured
-//! concurrently.
+//! Gives servers quanta on one CPU, each of tenths of a millisecond: several servers, so that they can be
+//! measured concurrently, or one, whose CPU is then slow.
 //!
 //! A virtual machine's CPUs share cores and caches with other machines on the host. While those work, the
 //! same request costs up to four times as much, for seconds at a time, and the guest cannot see that. So
@@ -18,19 +18,19 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use serde::Serialize;
 
+use crate::description::slow_cpu::SlowCpu;
 use crate::programs::background::Background;
 use crate::record::outcome::Given;
 use crate::statistics::quantile;
 
-/// How a CPU is shared.
-#[derive(Clone, Copy, Debug, Serialize)]
+/// The quanta of a CPU.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Turns {
-    /// The part of the CPU that each server has.
-    pub(crate) share: f64,
     /// The quantum in microseconds.
-    pub(crate) turn_us: u32,
+    turn_us: f64,
+    /// How long no server has the CPU after each quantum, in microseconds.
+    between_us: f64,
 }
 
 /// Gives quanta until it is stopped.
@@ -48,23 +48,29 @@ const OWN_STEP_NS: u64 = 2_000;
 const LONGEST: u64 = 3;
 
 impl Turns {
-    /// How long no server has the CPU after each quantum, if this many servers share it.
-    fn between_us(self, servers: usize) -> f64 {
-        let turn = f64::from(self.turn_us);
-        (turn / (self.share * servers as f64) - turn).max(0.0)
+    /// The quanta of this many servers, each of which has the same part of the CPU.
+    pub(crate) fn shared(turn_us: u32, share: f64, servers: usize) -> Self {
+        let turn_us = f64::from(turn_us);
+        Self { turn_us, between_us: (turn_us / (share * servers as f64) - turn_us).max(0.0) }
+    }
+
+    /// The quanta on a slow CPU. Unlike with a share, the server's CPU may be idle, and nothing runs there
+    /// then. So what a server does in idle time costs it nothing.
+    pub(crate) fn slow(SlowCpu { taken_us, of_us }: SlowCpu) -> Self {
+        Self { turn_us: f64::from(of_us - taken_us), between_us: f64::from(taken_us) }
     }
 }
 
 impl Conductor {
-    /// Starts the conductor for this many servers on `cpu`.
-    pub(crate) fn start(cpu: usize, turns: Turns, servers: usize) -> Result<Self> {
+    /// Starts the conductor on `cpu`.
+    pub(crate) fn start(cpu: usize, turns: Turns) -> Result<Self> {
         let (ready, started) = mpsc::channel();
         let conduct = move |stop: &AtomicBool| {
             let set_up = sys::process::pin_to_cpus(&[cpu]).and_then(|()| sys::process::run_in_real_time());
             let failed = set_up.is_err();
             // The caller waits for this.
             let _ = ready.send(set_up);
-            if failed { Vec::new() } else { give(turns, servers, stop) }
+            if failed { Vec::new() } else { give(turns, stop) }
         };
         let this = Self(Background::start("conductor", conduct)?);
         started.recv()?.context("cannot give turns on a CPU: SCHED_FIFO needs root or ulimit -r")?;
@@ -78,9 +84,9 @@ impl Conductor {
 
 /// Computes for a fixed time after each quantum. Only the thread's own time counts, without interrupts,
 /// which are mostly packets that arrive. Interrupts take their time from other programs, as on a slow CPU.
-fn give(turns: Turns, servers: usize, stop: &AtomicBool) -> Vec<Turn> {
-    let between_ns = (turns.between_us(servers) * 1e3) as u64;
-    let turn_ns = f64::from(turns.turn_us) * 1e3;
+fn give(turns: Turns, stop: &AtomicBool) -> Vec<Turn> {
+    let between_ns = (turns.between_us * 1e3) as u64;
+    let turn_ns = turns.turn_us * 1e3;
     let mut given = Vec::with_capacity(1 << 16);
     let mut woken = sys::clock::monotonic_ns();
     // How much longer than requested the thread sleeps.
@@ -141,15 +147,16 @@ fn summary(turns: &[Turn]) -> Option<Given> {
 mod tests {
     use super::*;
 
-    const TURNS: Turns = Turns { share: 0.05, turn_us: 100 };
-
     #[test]
     fn each_server_has_its_share() {
         // One server: a quantum every 2,000 us. Three servers: one every 667 us.
-        assert!((TURNS.between_us(1) - 1_900.0).abs() < 1e-6);
-        assert!((TURNS.between_us(3) - 566.67).abs() < 0.01);
+        let between_us = |servers| Turns::shared(100, 0.05, servers).between_us;
+        assert!((between_us(1) - 1_900.0).abs() < 1e-6);
+        assert!((between_us(3) - 566.67).abs() < 0.01);
         // If servers are to have the whole CPU together, the conductor uses none.
-        assert!(TURNS.between_us(20).abs() < 1e-9);
+        assert!(between_us(20).abs() < 1e-9);
+        let slow = Turns::slow("300 us of 400 us".parse().unwrap());
+        assert!((slow.turn_us - 100.0).abs() < 1e-9 && (slow.between_us - 300.0).abs() < 1e-9);
     }
 
     #[test]
@@ -167,7 +174,8 @@ mod tests {
 
     #[test]
     fn a_conductor_computes_and_sleeps_by_turns() {
-        let conductor = Background::start("conductor", |stop| give(TURNS, 4, stop)).unwrap();
+        let conductor =
+            Background::start("conductor", |stop| give(Turns::shared(100, 0.05, 4), stop)).unwrap();
         thread::sleep(Duration::from_millis(50));
         let turns = conductor.stop().unwrap();
         assert!(!turns.is_empty());

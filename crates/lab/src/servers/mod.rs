@@ -500,7 +500,7 @@ mod tests {
     fn a_command_gets_the_certificate() {
         let listen = ["127.0.0.1:8443".parse().unwrap()];
         let (directory, pem) = (Path::new("/t"), Path::new("/run/tls.pem"));
-        let secured = Some(Secured { tls: Tls::of(None, None, None, None).unwrap(), pem });
+        let secured = Some(Secured { tls: Tls::of(None, None, None, None, None).unwrap(), pem });
         let ground =
             Ground { secured, ..Ground::plain(Path::new("/"), &listen, directory, Path::new("/bin/true")) };
         let spec: Spec = "mine = ./server --tls {host}:{port} --pem={certificate}".parse().unwrap();

@@ -295,7 +295,7 @@ mod tests {
         ] {
             assert_eq!(variables.word(word), expected, "{word}");
         }
-        let tls = Tls::of(None, None, None, None).unwrap();
+        let tls = Tls::of(None, None, None, None, None).unwrap();
         let secured = Some(Secured { tls, pem: Path::new("/results/tls.pem") });
         let variables_of_tls = Variables::of(&Ground { secured, ..ground });
         assert_eq!(variables_of_tls.word("--key=/results/tls.pem"), "\"--key=${run}/tls.pem\"");

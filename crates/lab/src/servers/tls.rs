@@ -20,6 +20,9 @@ pub struct Tls {
     pub cipher: Cipher,
     /// Whether clients resume sessions of earlier connections.
     pub resumption: bool,
+    /// The key of the servers' certificate.
+    #[serde(skip_serializing_if = "Key::is_ecdsa")]
+    pub key: Key,
 }
 
 /// What a server needs to speak TLS.
@@ -53,7 +56,18 @@ pub enum Group {
     Secp384r1,
 }
 
-/// A cipher suite. In TLS 1.2 it is one for a certificate with ECDSA, because that is what the lab makes.
+/// The kind of a certificate's key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Key {
+    /// ECDSA on P-256.
+    #[default]
+    Ecdsa,
+    /// RSA with 2048 bits. A handshake costs the server many times as much.
+    Rsa,
+}
+
+/// A cipher suite. In TLS 1.2 it is one for a certificate with ECDSA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cipher {
     /// AES-256-GCM in TLS 1.3.
@@ -81,6 +95,7 @@ impl Tls {
         group: Option<Group>,
         cipher: Option<Cipher>,
         resumption: Option<bool>,
+        key: Option<Key>,
     ) -> Result<Self, String> {
         let version = version.unwrap_or(Version::V13);
         let group = group.unwrap_or(Group::X25519);
@@ -103,16 +118,39 @@ impl Tls {
                 listed(allowed)
             ));
         }
-        Ok(Self { version, group, cipher, resumption: resumption.unwrap_or(true) })
+        let key = key.unwrap_or_default();
+        if key == Key::Rsa && version == Version::V12 {
+            return Err(format!(
+                "tls_key: rsa is not allowed with TLS {version}, whose cipher suites here are for ECDSA; \
+                 allowed: ecdsa, or tls_version = '1.3'"
+            ));
+        }
+        Ok(Self { version, group, cipher, resumption: resumption.unwrap_or(true), key })
     }
 }
 
 /// Formats it for a reader.
 impl fmt::Display for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { version, group, cipher, resumption } = self;
+        let Self { version, group, cipher, resumption, key } = self;
         let handshakes = if *resumption { "sessions are resumed" } else { "all handshakes are full" };
-        write!(f, "TLS {version}, {group}, {cipher}, {handshakes}")
+        let key = if key.is_ecdsa() { "" } else { ", RSA-2048" };
+        write!(f, "TLS {version}, {group}, {cipher}, {handshakes}{key}")
+    }
+}
+
+impl Key {
+    /// Whether it is the usual one. Older journals have no other, and leave it out.
+    pub fn is_ecdsa(&self) -> bool {
+        *self == Self::Ecdsa
+    }
+
+    /// Its name in an experiment.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ecdsa => "ecdsa",
+            Self::Rsa => "rsa",
+        }
     }
 }
 
@@ -260,7 +298,8 @@ mod tests {
 
     #[test]
     fn a_version_has_its_own_suites_and_groups() {
-        let told = |version, group, cipher| Tls::of(version, group, cipher, None).map(|tls| tls.to_string());
+        let told =
+            |version, group, cipher| Tls::of(version, group, cipher, None, None).map(|tls| tls.to_string());
         let usual = "TLS 1.3, x25519, TLS_AES_256_GCM_SHA384, sessions are resumed";
         assert_eq!(told(None, None, None).as_deref(), Ok(usual));
         let old = told(Some(Version::V12), Some(Group::Secp256r1), None).unwrap();

@@ -155,6 +155,66 @@ fn servers_speak_tls_with_one_certificate() {
     assert!(!page.contains("PRIVATE KEY"), "reports are for everybody");
 }
 
+/// Each server gets multiples of what it can do, for each class of clients, and a resumed run has the same.
+/// Servers have an RSA certificate, and a slow CPU where that is allowed.
+#[test]
+fn a_flood_of_handshakes_comes_beside_other_clients() {
+    let bench = Bench::new();
+    let is_slow = thread::spawn(|| sys::process::run_in_real_time().is_ok()).join().expect("no panic");
+    if !is_slow {
+        harness::skip("a slow CPU: real-time priority is not allowed");
+    }
+    let slow = if is_slow { "slow_cpu = '200 us of 400 us'\n" } else { "" };
+    let point = |name: &str, flood: &str| {
+        format!(
+            "[[points]]\nname = '{name}'\nid = '{name}'\nworkload = 'fixed: bytes=1KiB calls=1'\n\
+             load = 'classes'\ncompare = ['2xx/s of class 1', 'p99 ms of class 1']\n\
+             clients = ['--class=kept: connections=4 rate=0.2x', '--class=new: rate=20'{flood}]\n"
+        )
+    };
+    let flood = ", '--class=flood: handshakes-only rate=0.5x source={networks}.3.1'";
+    let experiment = bench.path("flood.toml");
+    let written = format!(
+        "title = 'A flood'\nrounds = 1\nagain = false\norder = 'in-turn'\ntls = true\ntls_key = 'rsa'\n\
+         tls_resumption = false\nrules = 'none'\nwarm_up = '300ms'\nmeasured = '700ms'\ntimeout = '2 s'\n\
+         {slow}servers = ['ours = sluice: --architecture=sped', 'nginx']\n{}{}\
+         [[findings]]\npaper = 'none'\nsays = 'a flood takes nothing'\nwithin = 0.1\n\
+         expect = 'ours at flood = ours at alone in 2xx/s of class 1'\n",
+        point("alone", ""),
+        point("flood", flood)
+    );
+    fs::write(&experiment, written).expect("it is written");
+    let out = bench.path("results");
+    let run = || bench.run(&["run", &text(&experiment), "--out", &text(&out)]);
+    let output = run();
+    assert!(output.status.success(), "{}", said(&output));
+    harness::schema::check("results", &out.join("results.json"));
+    harness::schema::check("journal", &out.join("journal.jsonl"));
+    assert!(out.join("tls-rsa.pem").is_file() && !out.join("tls.pem").exists());
+
+    let json = |path: &Path| -> Value { serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap() };
+    let results = json(&out.join("results.json"));
+    for point in 0..2 {
+        for server in 0..2 {
+            let outcome = &results["found"][point]["series"][server]["rounds"][0]["outcome"];
+            let parties = outcome["parties"].as_array().expect("classes");
+            // The classes, and files.
+            assert_eq!(parties.len(), 3 + point, "{outcome}");
+            assert!(parties[0]["replies_2xx_per_s"].as_f64() > Some(0.0), "{parties:?}");
+            assert!(parties[1]["replies_2xx_per_s"].as_f64() > Some(0.0), "{parties:?}");
+            assert_eq!(parties[2]["handshakes_per_s"].as_f64() > Some(0.0), point == 1, "{parties:?}");
+            assert_eq!(outcome["turns"].is_object(), is_slow, "{outcome}");
+            let load = out.join(outcome["directory"].as_str().expect("a directory")).join("load.json");
+            assert_eq!(json(&load)["calls"]["outcomes"]["tls_error"], 0);
+        }
+    }
+    let before = keys(&out);
+    let of = |what: &str| before.iter().filter(|key| key.starts_with("calib") && key.contains(what)).count();
+    assert_eq!((of("ours, class kept"), of("nginx, class kept"), of("class flood")), (3, 3, 6), "{before:?}");
+    assert!(run().status.success());
+    assert_eq!(keys(&out), before);
+}
+
 #[test]
 fn compare_speaks_tls() {
     let bench = Bench::new();

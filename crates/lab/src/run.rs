@@ -551,7 +551,9 @@ impl Workshop<'_> {
             let lengths = Lengths { measured, slices: 1, ..point.setting.lengths };
             let setting = Setting { load, lengths, ..point.setting.clone() };
             self.progress.begin(&format!("{name} {} at {}", spec.name, point.name));
-            let outcome = self.alone(&format!("{name}-{number}"), case, &setting, purpose)?;
+            let clients = Stages(self.experiment).clients(point, spec, journal)?;
+            let clients = clients.with_context(|| unknown_rates(point, spec))?;
+            let outcome = self.alone_with(clients, &format!("{name}-{number}"), case, &setting, purpose)?;
             match (outcome.is_good(), is_count) {
                 (true, false) => journal.put(&key, &outcome.profile)?,
                 (true, true) => journal.put(&key, &outcome.system_calls_per_reply)?,
@@ -566,11 +568,24 @@ impl Workshop<'_> {
 
     /// Runs one server alone.
     fn alone(&self, name: &str, case: Case<'_>, setting: &Setting, purpose: Purpose) -> Result<Outcome> {
+        self.alone_with(setting.clients.clone(), name, case, setting, purpose)
+    }
+
+    /// Runs one server alone, with these options of the generator.
+    fn alone_with(
+        &self,
+        clients: Vec<String>,
+        name: &str,
+        case: Case<'_>,
+        setting: &Setting,
+        purpose: Purpose,
+    ) -> Result<Outcome> {
         let Case { spec, files, .. } = case;
         let directory = self.directory.join(TRIALS).join(format!("{name}-{}", spec.plain_name()));
         let setting = &Setting { order: Order::Sequential, ..setting.clone() };
         let (load, seed) = (setting.load, u64::from(self.experiment.seed));
-        let block = Block { setting, load, files, servers: &[spec], seed, directory: &directory, purpose };
+        let (servers, clients, directory) = (&[spec], &[clients], &directory);
+        let block = Block { setting, load, files, servers, clients, seed, directory, purpose };
         self.site.run(block, self.progress)?.pop().context("a run without an outcome")
     }
 
@@ -578,20 +593,36 @@ impl Workshop<'_> {
         let stages = Stages(self.experiment);
         // Multiples need a meaning before the points that use them are measured.
         let mut loads = BTreeMap::new();
+        let mut clients = BTreeMap::new();
         for point in &plan.points {
             loads.insert(point.name.clone(), stages.load(point, journal)?);
+            for spec in &point.servers {
+                let key = (point.name.clone(), spec.name.clone());
+                clients.insert(key, stages.clients(point, spec, journal)?);
+            }
         }
         plan.measure(journal, self.progress, |point, servers, seed, name| {
             let load = loads.get(&point.name).copied().flatten();
             let load =
                 load.with_context(|| format!("nobody knows what saturates {}", point.servers[0].name))?;
+            let clients_of = |spec: &&Spec| {
+                let key = (point.name.clone(), spec.name.clone());
+                clients.get(&key).cloned().flatten().with_context(|| unknown_rates(point, spec))
+            };
+            let clients = &*servers.iter().map(clients_of).collect::<Result<Vec<_>>>()?;
             let is_its = |other: &PointSpec| other.setting.workload == point.setting.workload;
             let at = self.experiment.points.iter().position(is_its).context("a point without a workload")?;
             let directory = self.directory.join(TRIALS).join(name);
             let (files, setting) = (&files[at], &point.setting);
             let purpose = Purpose::Measuring;
-            let block = Block { setting, load, files, servers, seed, directory: &directory, purpose };
+            let directory = &directory;
+            let block = Block { setting, load, files, servers, clients, seed, directory, purpose };
             self.site.run(block, self.progress)
         })
     }
+}
+
+/// The reason why a server cannot be loaded with multiples of what it can do.
+fn unknown_rates(point: &PointSpec, spec: &Spec) -> String {
+    format!("nobody knows what saturates {} with each class of clients at {}", spec.name, point.name)
 }

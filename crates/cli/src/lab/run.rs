@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
+use lab::description::classes;
 use lab::description::expected::expected;
 use lab::description::experiment::{Experiment, PointSpec};
 use lab::measuring::means::Means;
@@ -182,7 +183,7 @@ pub(super) fn or_how_to_go_on(
 /// Checks that `sluicelab load` takes the options for clients.
 fn check_clients(experiment: &Experiment) -> Result<(), BadInput> {
     for point in &experiment.points {
-        for option in &point.setting.clients {
+        for option in &classes::as_for_one(&point.setting.clients) {
             // The actual networks are known only in a trial.
             load::check_option(&option.replace("{networks}", "127.78"))
                 .map_err(|why| BadInput(format!("{:?}: clients: {option:?}: {why}", point.name)))?;

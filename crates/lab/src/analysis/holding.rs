@@ -331,7 +331,7 @@ impl<'a> Side<'a> {
 fn rate(load: Load) -> Option<f64> {
     match load {
         Load::Rate(rate) | Load::Times(rate) => Some(rate),
-        Load::Sessions(_) | Load::Most(_) => None,
+        Load::Sessions(_) | Load::Classes | Load::Most(_) => None,
     }
 }
 

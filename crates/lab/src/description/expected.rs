@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::description::classes;
 use crate::description::experiment::{Experiment, PointSpec};
 use crate::description::lengths::Lengths;
 use crate::description::load::Load;
@@ -37,6 +38,15 @@ pub fn expected(experiment: &Experiment) -> Duration {
         if let Some(confirmation) = confirmation {
             sum += round(point, 3) * confirmation.rounds;
         }
+    }
+    let saturated = unique(points.iter().flat_map(|PointSpec { servers, setting, .. }| {
+        let multiples = classes::multiples(&setting.clients).unwrap_or_default();
+        let clients: Vec<_> = multiples.iter().map(|class| class.saturating(&setting.clients)).collect();
+        let of = move |server| clients.clone().into_iter().map(move |one| (server, one, setting.lengths));
+        servers.iter().flat_map(of)
+    }));
+    for (_, _, lengths) in saturated {
+        sum += (trial(lengths, 1) + AROUND) * CALIBRATING_ROUNDS;
     }
     let verified = unique(points.iter().flat_map(|point| {
         let Setting { workload, tls, .. } = &point.setting;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
+use crate::description::classes::CLASS;
 use crate::description::finding::{Finding, Is, Of, Relation, Term};
 use crate::description::grid::Grid;
 use crate::description::keys::{self, Place};
@@ -151,6 +152,14 @@ impl PointSpec {
 
     /// Checks that all its servers report the quantities by which they are compared.
     fn check_compared(&self) -> Result<(), String> {
+        let classes = self.setting.clients.iter().filter(|option| option.starts_with(CLASS)).count();
+        let of_class = |quantity: &&Quantity| quantity.class().is_some_and(|class| class > classes);
+        if let Some(Quantity { name, .. }) = self.compare.iter().find(of_class) {
+            return Err(format!(
+                "compare: {name}, and there are {classes} classes of clients; allowed: with more \
+                 '{CLASS}...' in clients"
+            ));
+        }
         let of_status = self.compare.iter().find(|quantity| quantity.is_of_status());
         match (of_status, self.servers.iter().find(|server| !servers::tells_status(server))) {
             (Some(Quantity { name, .. }), Some(server)) => Err(format!(
@@ -417,7 +426,7 @@ impl Experiment {
         if !(0.0..0.5).contains(&self.margin) {
             return Err(format!("margin: {} is not allowed; allowed: 0 to 0.5 (a part of one)", self.margin));
         }
-        if let Load::Times(_) | Load::Most(_) = self.saturating {
+        if let Load::Times(_) | Load::Classes | Load::Most(_) = self.saturating {
             return Err(format!(
                 "saturating: {} is itself derived from a saturating load; allowed: a load such as '64 \
                  sessions'",

@@ -1,4 +1,4 @@
-//! How much load clients make: `64 sessions`, `500 requests/s`, `2x`, `mat: mean < 0.5ms`.
+//! How much load clients make: `64 sessions`, `500 requests/s`, `2x`, `classes`, `mat: mean < 0.5ms`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,6 +17,8 @@ pub enum Load {
     Rate(f64),
     /// A rate as a multiple of what the point's first server answers when saturated.
     Times(f64),
+    /// The rates of the classes of clients, which may be multiples of what each server does for that class.
+    Classes,
     /// The highest rate at which replies come in time, the maximum achievable throughput (MAT; Hashemian et
     /// al. 2014, section 3). Each trial searches for it.
     Most(Threshold),
@@ -31,13 +33,16 @@ pub struct Threshold {
     pub time: Duration,
 }
 
+/// The text of the load that classes of clients make.
+const CLASSES: &str = "classes";
+
 /// The end of the names of quantities that are times.
 const MS: &str = " ms";
 
 impl Load {
     /// Whether clients come at a set rate, whatever the server does.
     pub(crate) fn is_open(self) -> bool {
-        matches!(self, Self::Rate(_) | Self::Times(_))
+        matches!(self, Self::Rate(_) | Self::Times(_) | Self::Classes)
     }
 
     /// The default quantities. In a closed loop, where the server always gets more requests: the cost of a
@@ -48,7 +53,7 @@ impl Load {
         match self {
             Self::Sessions(_) => vec![COST, REPLIES],
             Self::Times(_) if self.is_too_much() => vec![REPLIES],
-            Self::Rate(_) | Self::Times(_) => vec![COST, MEDIAN, P99],
+            Self::Rate(_) | Self::Times(_) | Self::Classes => vec![COST, MEDIAN, P99],
             Self::Most(_) => vec![REPLIES],
         }
     }
@@ -63,13 +68,16 @@ impl FromStr for Load {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let allowed = "allowed: loads such as '64 sessions', '500 requests/s', '2x', 'mat: p99.9 < 4ms'";
+        let allowed = "allowed: loads such as '64 sessions', '500 requests/s', '2x', 'classes', 'mat: p99.9 \
+                       < 4ms'";
         let positive = |number: &str| {
             let number: Option<f64> = number.trim().parse().ok();
             number.filter(|number| number.is_finite() && *number > 0.0)
         };
         let text = text.trim();
-        let load = if let Some(threshold) = text.strip_prefix("mat:") {
+        let load = if text == CLASSES {
+            Some(Self::Classes)
+        } else if let Some(threshold) = text.strip_prefix("mat:") {
             Threshold::parse(threshold).map(Self::Most)
         } else if let Some(times) = text.strip_suffix('x') {
             positive(times).map(Self::Times)
@@ -109,6 +117,7 @@ impl fmt::Display for Load {
             Self::Sessions(count) => write!(f, "{count} sessions"),
             Self::Rate(rate) => write!(f, "{rate} requests/s"),
             Self::Times(times) => write!(f, "{times}x"),
+            Self::Classes => f.write_str(CLASSES),
             Self::Most(threshold) => write!(f, "mat: {threshold}"),
         }
     }
@@ -133,7 +142,8 @@ mod tests {
 
     #[test]
     fn loads_are_read_as_they_are_written() {
-        for text in ["64 sessions", "500 requests/s", "0.5 requests/s", "2x", "mat: mean < 0.5ms"] {
+        for text in ["64 sessions", "500 requests/s", "0.5 requests/s", "2x", "classes", "mat: mean < 0.5ms"]
+        {
             let load: Load = text.parse().unwrap();
             assert_eq!(load.to_string(), text);
         }

@@ -1,9 +1,11 @@
 //! Parses and checks an experiment's file.
 //!
 //! An [`experiment`] has servers and points. Each point has a [`setting`]: what clients request
-//! ([`workload`]), how much load ([`load`]), and which generator makes it ([`tool`]). Servers are compared
-//! there by a [`quantity`]. A [`finding`] is a result of others that the experiment checks.
+//! ([`workload`]), how much load ([`load`], and by which [`classes`] of clients), and which generator makes
+//! it ([`tool`]). Servers are compared there by a [`quantity`]. A [`finding`] is a result of others that the
+//! experiment checks.
 
+pub mod classes;
 pub mod expected;
 pub mod experiment;
 pub mod finding;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use crate::record::outcome::{Accepting, Handshakes, Outcome, Slice};
+use crate::record::outcome::{Accepting, Handshakes, Outcome, Party, Slice};
 
 /// A figure of a trial, such as replies per second.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +46,8 @@ enum Teller {
     Status,
     /// TLS handshakes.
     Handshakes,
+    /// The calls of a class of clients, by its number from 1.
+    Class(usize),
 }
 
 /// CPU time of all the server's processes for each reply.
@@ -67,7 +69,7 @@ pub const P99: Quantity = time("p99 ms", |of| of.wait_ms.p99);
 /// Memory of all the server's processes.
 pub const MEMORY: Quantity = cost("memory MB", 1, |of| of.memory_mb);
 
-const ALL: [Quantity; 28] = [
+const ALL: [Quantity; 32] = [
     COST,
     REPLIES,
     GOOD,
@@ -86,6 +88,10 @@ const ALL: [Quantity; 28] = [
         better: Better::Less,
         ..handshakes("handshake p99 ms", 2, |of| handshake(of, |of| of.time_ms.p99))
     },
+    Quantity { teller: Teller::Class(1), ..rate("2xx/s of class 1", 1, |of| class(of, 1, good)) },
+    Quantity { teller: Teller::Class(1), ..time("p99 ms of class 1", |of| class(of, 1, longest)) },
+    Quantity { teller: Teller::Class(2), ..rate("2xx/s of class 2", 1, |of| class(of, 2, good)) },
+    Quantity { teller: Teller::Class(2), ..time("p99 ms of class 2", |of| class(of, 2, longest)) },
     Quantity { better: Better::Less, ..work("timeouts %", 2, |of| of.calls_timeouts_part * 100.0) },
     Quantity { better: Better::Less, ..work("errors %", 2, |of| of.calls_errors_part * 100.0) },
     Quantity { better: Better::Less, ..work("drops/s", 1, |of| drops(of, ALL_DROPS)) },
@@ -120,6 +126,21 @@ fn accepting(of: &Outcome, value: fn(&Accepting) -> f64) -> f64 {
 /// A figure of TLS handshakes. NaN without TLS.
 fn handshake(of: &Outcome, value: fn(&Handshakes) -> f64) -> f64 {
     of.handshakes.as_ref().map_or(f64::NAN, value)
+}
+
+/// A figure of a class of clients, by its number from 1. NaN without that class.
+fn class(of: &Outcome, number: usize, value: fn(&Party) -> f64) -> f64 {
+    of.parties.get(number - 1).map_or(f64::NAN, value)
+}
+
+/// The good replies that clients of a class get.
+fn good(of: &Party) -> f64 {
+    of.replies_2xx_per_s
+}
+
+/// The time that 99 of 100 of them wait at most.
+fn longest(of: &Party) -> f64 {
+    of.wait_ms_p99
 }
 
 /// A figure per accept phase. NaN without accept phases, as with a process for each connection.
@@ -182,7 +203,7 @@ impl Better {
 impl Quantity {
     /// Whether trials with wrk report it.
     pub(crate) fn is_told_by_wrk(&self) -> bool {
-        !matches!(self.teller, Teller::Sluicelab | Teller::Handshakes)
+        !matches!(self.teller, Teller::Sluicelab | Teller::Handshakes | Teller::Class(_))
     }
 
     /// Whether the server's processes must be known for it.
@@ -198,6 +219,11 @@ impl Quantity {
     /// Whether it is a figure of TLS handshakes.
     pub(crate) fn is_of_handshakes(&self) -> bool {
         self.teller == Teller::Handshakes
+    }
+
+    /// The number of the class of clients that it is of, from 1.
+    pub(crate) fn class(&self) -> Option<usize> {
+        if let Teller::Class(number) = self.teller { Some(number) } else { None }
     }
 
     /// The quantity with that name.

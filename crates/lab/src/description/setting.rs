@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
+use crate::description::classes::{self, CLASS};
 use crate::description::lengths::Lengths;
 use crate::description::load::Load;
 use crate::description::slow_cpu::SlowCpu;
@@ -293,11 +294,22 @@ fn check_clients(clients: &[String], load: Load) -> Result<(), String> {
              '--on-timeout=retry'"
         ));
     }
-    let has_classes = clients.iter().any(|option| option.starts_with("--class="));
-    if has_classes && !matches!(load, Load::Rate(_)) {
+    let has_classes = clients.iter().any(|option| option.starts_with(CLASS));
+    if has_classes && !matches!(load, Load::Rate(_) | Load::Classes) {
         return Err(format!(
-            "clients: each class has its own rate, and the load is {load}; allowed with classes: the \
-             sum of their rates, such as '500 requests/s'"
+            "clients: each class has its own rate, and the load is {load}; allowed with classes: \
+             'classes', or the sum of their rates, such as '500 requests/s'"
+        ));
+    }
+    if load == Load::Classes && !has_classes {
+        return Err(format!("load: {load}, and clients has none; allowed: with '{CLASS}...' in clients"));
+    }
+    let multiples = classes::multiples(clients).map_err(|error| format!("clients: {error}"))?;
+    if let Some(multiple) = multiples.first().filter(|_| load != Load::Classes) {
+        return Err(format!(
+            "clients: the rate of {} is a multiple, and the load is {load}; allowed with multiples: \
+             'classes'",
+            multiple.name
         ));
     }
     let is_of_tls = |word: &&String| {

@@ -50,7 +50,8 @@ pub(crate) fn of(watched: &Watched<Sight>, turns: Option<Given>, rules: Rules) -
     let is_bound = |reason: &String| is_closed && results.short_of_cpu.contains(reason);
     let (clients_were_short, mut invalid): (Vec<_>, Vec<_>) =
         results.invalid.iter().cloned().partition(is_bound);
-    invalid.extend((calls.issued == 0).then(|| "no call was issued in the measured time".to_owned()));
+    let are_none = calls.issued == 0 && results.by_class.iter().all(|class| class.calls == 0);
+    invalid.extend(are_none.then(|| "no call was issued in the measured time".to_owned()));
     invalid.extend((sample_times.off_ms > OFF * seconds * 1e3).then(|| {
         let off_ms = sample_times.off_ms;
         format!("counters were read up to {off_ms:.0} ms from the edges of the measured window")
@@ -339,10 +340,15 @@ fn parties(results: &Results) -> Vec<Party> {
         calls_per_s: over(calls as f64, seconds),
         replies_2xx_per_s: over(statuses[StatusClass::Successful] as f64, seconds),
         reply_time_ms_p99: curve.map_or(f64::NAN, |curve| curve.times.p99),
+        wait_ms_p99: f64::NAN,
+        handshakes_per_s: None,
         percentiles: curve.map_or_else(Vec::new, |curve| curve.percentiles.clone()),
     };
-    let classes = results.by_class.iter();
-    let classes = classes.map(|of| party(&of.class, of.calls, &of.statuses, of.reply_time_ms.as_ref()));
+    let classes = results.by_class.iter().map(|of| Party {
+        wait_ms_p99: of.wait_ms.as_ref().map_or(f64::NAN, |waits| waits.times.times.p99),
+        handshakes_per_s: of.handshakes.map(|count| over(count as f64, seconds)),
+        ..party(&of.class, of.calls, &of.statuses, of.reply_time_ms.as_ref())
+    });
     // If all replies are computed, there is nothing to separate.
     let has_files = results.by_kind.iter().any(|kind| !kind.dynamic);
     let kinds = results.by_kind.iter().filter(|_| has_files).map(|of| {

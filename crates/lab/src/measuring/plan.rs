@@ -226,12 +226,13 @@ impl Plan {
         Ok(all)
     }
 
-    /// The median replies per second at each point, for a plan that calibrates. `None` if a round is
-    /// missing.
+    /// The median replies per second at each point, for a plan that calibrates; handshakes of clients that
+    /// only make these. `None` if a round is missing.
     pub(crate) fn rates(&self, journal: &Journal) -> Result<Vec<Option<f64>>> {
         let rate = |found: &Found| {
             let series = found.series.first().filter(|series| series.is_whole())?;
-            series.median(|of| of.replies_per_s).map(f64::round)
+            let handshakes = |of: &Outcome| of.parties.first().and_then(|of| of.handshakes_per_s);
+            series.median(|of| handshakes(of).unwrap_or(of.replies_per_s)).map(f64::round)
         };
         Ok(self.found(journal)?.iter().map(rate).collect())
     }

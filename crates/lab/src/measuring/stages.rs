@@ -12,10 +12,11 @@ use anyhow::Result;
 
 use crate::analysis::series::{Found, Series};
 use crate::analysis::steady::Settling;
+use crate::description::classes::{self, Multiple};
 use crate::description::experiment::{Confirmation, Experiment, PointSpec};
 use crate::description::load::Load;
 use crate::description::quantity::REPLIES;
-use crate::description::setting::{Order, Setting};
+use crate::description::setting::{Order, Rules, Setting};
 use crate::measuring::plan::{CALIBRATING_ROUNDS, Plan, Stage, number};
 use crate::record::journal::Journal;
 use crate::servers::spec::Spec;
@@ -79,11 +80,18 @@ impl Stages<'_> {
         Plan { points, rounds, seed: self.0.seed, stage }
     }
 
-    /// The plan that measures the meaning of `2x`, for each point with such a load.
+    /// The plan that measures the meaning of `2x`, for each point with such a load, and for each server and
+    /// class of clients with such a rate.
     pub(crate) fn calibration(self, journal: &Journal) -> Result<Plan> {
         let points = self.points(journal)?;
         let multiples = points.iter().filter(|point| matches!(point.setting.load, Load::Times(_)));
-        let points = unique(multiples.map(|point| self.calibrating(point)));
+        let mut saturating: Vec<_> = multiples.map(|point| self.calibrating(point)).collect();
+        for point in &points {
+            for class in multiples_of(&point.setting) {
+                saturating.extend(point.servers.iter().map(|spec| saturated_by(point, spec, &class)));
+            }
+        }
+        let points = unique(saturating);
         Ok(self.plan(Stage::Calibrating, CALIBRATING_ROUNDS, points))
     }
 
@@ -127,6 +135,32 @@ impl Stages<'_> {
         Ok(at.and_then(|at| rates[at]).map(|rate| Load::Rate(rate * times)))
     }
 
+    /// The options for a point's clients of one server, with multiples as rates. `None` if the calibration is
+    /// not complete.
+    pub(crate) fn clients(
+        self,
+        point: &PointSpec,
+        spec: &Spec,
+        journal: &Journal,
+    ) -> Result<Option<Vec<String>>> {
+        let mut clients = point.setting.clients.clone();
+        let multiples = multiples_of(&point.setting);
+        if multiples.is_empty() {
+            return Ok(Some(clients));
+        }
+        // A server beside itself gets the same load.
+        let original = point.servers.iter().find(|other| spec.is_control_of(other)).unwrap_or(spec);
+        let calibration = self.calibration(journal)?;
+        let rates = calibration.rates(journal)?;
+        for multiple in multiples {
+            let name = saturated_by(point, original, &multiple).name;
+            let at = calibration.points.iter().position(|point| point.name == name);
+            let Some(per_s) = at.and_then(|at| rates[at]) else { return Ok(None) };
+            multiple.put(&mut clients, per_s);
+        }
+        Ok(Some(clients))
+    }
+
     /// The plan of the comparisons.
     pub(crate) fn measuring(self, journal: &Journal) -> Result<Plan> {
         let points = self.points(journal)?.into_iter();
@@ -161,6 +195,23 @@ impl Stages<'_> {
         let settling: Option<Settling> = journal.get(&Self::settling_key(spec))?;
         Ok(settling.and_then(|settling| settling.against(&spec.name, point.setting.lengths)))
     }
+}
+
+/// The classes of clients whose rates are multiples.
+fn multiples_of(setting: &Setting) -> Vec<Multiple> {
+    // An experiment with a wrong one is refused.
+    classes::multiples(&setting.clients).unwrap_or_default()
+}
+
+/// A point that saturates one server with one class of clients alone.
+fn saturated_by(point: &PointSpec, spec: &Spec, class: &Multiple) -> PointSpec {
+    let clients = class.saturating(&point.setting.clients);
+    // Only what the server does counts, by no paper's rules.
+    let setting = Setting { clients, order: Order::Sequential, rules: Rules::None, ..point.setting.clone() };
+    let exactly = number(&serde_json::to_string(&(&setting, spec)).unwrap_or_default());
+    let name =
+        format!("calibration, {}, {}, class {} ({exactly:x})", setting.workload, spec.name, class.name);
+    PointSpec { name, id: None, servers: vec![spec.clone()], setting, compare: vec![REPLIES] }
 }
 
 /// The point of confirmatory rounds: the chosen server beside the best of the others.
@@ -232,6 +283,51 @@ mod tests {
 
         let error = Experiment::parse(&beside.replace("'lost', 'one'", "'two'")).unwrap_err();
         assert!(error.contains(": judge.beside: no server"), "{error}");
+    }
+
+    #[test]
+    fn each_server_has_multiples_of_its_own_capacity() {
+        let text = "
+            title = 't'
+            rounds = 2
+            servers = ['one = nginx', 'two = nginx: worker_processes=2']
+            [[points]]
+            name = 'alone'
+            workload = 'single'
+            load = 'classes'
+            clients = ['--class=kept: connections=4 rate=0.5x', '--class=new: rate=1']
+            [[points]]
+            name = 'beside others'
+            workload = 'single'
+            load = 'classes'
+            clients = ['--class=kept: connections=4 rate=0.5x', '--class=flood: handshakes-only rate=2x']
+        ";
+        let experiment = Experiment::parse(text).unwrap();
+        let (stages, mut journal) = (Stages(&experiment), journal());
+        let calibration = stages.calibration(&journal).unwrap();
+        assert_eq!(calibration.points.len(), 4, "the points share the capacity of kept connections");
+        let point = &experiment.points[1];
+        let of = |at: usize, journal: &Journal| stages.clients(point, &point.servers[at], journal).unwrap();
+        assert_eq!(of(0, &journal), None, "not measured yet");
+        let result = calibration.measure(&mut journal, &Progress::new(), |point, servers, _, _| {
+            let per_s = if servers[0].name == "one" { 100.0 } else { 300.0 };
+            let mut outcome = outcome(per_s);
+            if point.name.contains("class flood") {
+                outcome.parties[0].handshakes_per_s = Some(per_s / 10.0);
+            }
+            Ok(vec![outcome])
+        });
+        result.unwrap();
+        let rates = |kept: u32, flood: u32| {
+            Some(vec![
+                format!("--class=kept: connections=4 rate={kept}.000"),
+                format!("--class=flood: handshakes-only rate={flood}.000"),
+            ])
+        };
+        assert_eq!((of(0, &journal), of(1, &journal)), (rates(50, 20), rates(150, 60)));
+        let plan = stages.measuring(&journal).unwrap();
+        let control = plan.points[1].servers.last().unwrap();
+        assert_eq!(stages.clients(&plan.points[1], control, &journal).unwrap(), rates(50, 20));
     }
 
     #[test]

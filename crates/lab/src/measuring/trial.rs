@@ -21,6 +21,7 @@ use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64Mcg;
 use sys::process;
 
+use crate::description::classes::CLASS;
 use crate::description::lengths::Lengths;
 use crate::description::load::{Load, Threshold};
 use crate::description::setting::{Order, Receive, Setting};
@@ -73,6 +74,8 @@ pub(crate) struct Block<'a> {
     pub(crate) load: Load,
     pub(crate) files: &'a Prepared,
     pub(crate) servers: &'a [&'a Spec],
+    /// More options of the generator, for each server.
+    pub(crate) clients: &'a [Vec<String>],
     /// The seed of the arrivals.
     pub(crate) seed: u64,
     pub(crate) directory: &'a Path,
@@ -117,8 +120,10 @@ impl Site {
         let Means { server_cpus, client_cpus, .. } = &this.means;
         let sharing = client_cpus.iter().filter(|_| share.is_some());
         let _awake: Vec<Share> = sharing.map(|cpu| Share::of(*cpu)).collect::<Result<_>>()?;
-        let running = each_in_a_thread(block.servers.iter().enumerate(), |(number, spec)| {
-            Running::start(&this, block, spec, block.directory.join(number.to_string()))
+        let servers = block.servers.iter().zip(block.clients).enumerate();
+        let running = each_in_a_thread(servers, |(number, (spec, clients))| {
+            let clients = clients.clone();
+            Running::start(&this, block, spec, clients, block.directory.join(number.to_string()))
         })?;
         let see = || format!("see {}", block.directory.display());
         // Sampling begins with the measured time, or a little before.
@@ -202,7 +207,10 @@ impl Site {
         let asking = match (block.setting.generator, block.load) {
             (Tool::Wrk { closes }, Load::Sessions(connections)) => Asking::ByWrk { connections, closes },
             (Tool::Wrk { .. }, load) => bail!("{load}: wrk only takes a number of connections"),
-            (Tool::Sluicelab, _) => Asking::ByLoad(self.load_options(block, lengths)?),
+            (Tool::Sluicelab, load) => {
+                // Runs before the measurement have a closed loop with identical clients.
+                Asking::ByLoad { options: self.load_options(block, lengths)?, is_open: load.is_open() }
+            }
         };
         let seen = each_in_a_thread(asked, |one| one.watch(self, &asking, lengths))?;
         let given = conductor.map(Conductor::stop).transpose()?;
@@ -229,13 +237,14 @@ impl Site {
         let load = match block.load {
             Load::Sessions(count) => format!("--connections={count}"),
             Load::Rate(rate) | Load::Times(rate) => format!("--rate={rate:.3}"),
+            // Classes have their own rates.
+            Load::Classes => String::new(),
             Load::Most(threshold) => bail!("mat: {threshold} needs a search over rates"),
         };
         let client_cpus = &self.means.client_cpus;
         let ms = |time: Duration| format!("{}ms", time.as_millis());
-        // Runs before the measurement have a closed loop with identical clients.
-        let clients: &[String] = if block.load.is_open() { &block.setting.clients } else { &[] };
-        let has_classes = clients.iter().any(|option| option.starts_with("--class="));
+        let clients = &block.setting.clients;
+        let has_classes = block.load.is_open() && clients.iter().any(|option| option.starts_with(CLASS));
         let mut options = vec![
             format!("--sessions={}", block.files.sessions.display()),
             format!("--seed={}", block.seed),
@@ -257,7 +266,6 @@ impl Site {
         }
         // Classes have their own rates.
         options.extend((!has_classes).then_some(load));
-        options.extend(clients.iter().cloned());
         if self.may_run_before_others() {
             options.push("--realtime".to_owned());
         }
@@ -315,7 +323,11 @@ fn links(Means { server_cpus, client_cpus, .. }: &Means, setting: &Setting) -> V
 /// How load is made.
 enum Asking {
     /// With these options of `sluicelab load`.
-    ByLoad(Vec<String>),
+    ByLoad {
+        options: Vec<String>,
+        /// Whether clients come at a rate, and each server's own options for them are added.
+        is_open: bool,
+    },
     /// By wrk, with this many connections.
     ByWrk { connections: u32, closes: bool },
 }
@@ -353,6 +365,8 @@ struct Running {
     counter: Option<Counter>,
     bounded: Option<Bounded>,
     network: Network,
+    /// More options of the generator.
+    clients: Vec<String>,
     /// What wrk requests.
     target: Option<String>,
     /// How the URLs of the server begin.
@@ -388,7 +402,13 @@ fn besim(site: &Site, network: &Network, directory: &Path) -> Result<Server> {
 }
 
 impl Running {
-    fn start(site: &Site, block: Block<'_>, spec: &Spec, directory: PathBuf) -> Result<Self> {
+    fn start(
+        site: &Site,
+        block: Block<'_>,
+        spec: &Spec,
+        clients: Vec<String>,
+        directory: PathBuf,
+    ) -> Result<Self> {
         fs::create_dir_all(&directory)?;
         let Setting { workload, application, tls, memory, disk, others, share, generator, .. } =
             block.setting;
@@ -453,6 +473,7 @@ impl Running {
             counter,
             bounded,
             network,
+            clients,
             target,
             scheme,
             directory,
@@ -468,7 +489,10 @@ impl Running {
             process::run_in_real_time().context("cannot run in real time")?;
         }
         let seen = match asking {
-            Asking::ByLoad(options) => self.watch_load(site, options, lengths),
+            Asking::ByLoad { options, is_open } => {
+                let clients = if *is_open { &self.clients[..] } else { &[] };
+                self.watch_load(site, options.iter().chain(clients), lengths)
+            }
             Asking::ByWrk { connections, closes } => self.watch_wrk(site, *connections, *closes, lengths),
         };
         match seen {
@@ -487,10 +511,15 @@ impl Running {
         Ok(figures::want_of_memory(killed).or(ended))
     }
 
-    fn watch_load(&self, site: &Site, options: &[String], lengths: Lengths) -> Result<Seen> {
+    fn watch_load<'a>(
+        &self,
+        site: &Site,
+        options: impl Iterator<Item = &'a String>,
+        lengths: Lengths,
+    ) -> Result<Seen> {
         let scheme = self.scheme;
         let targets = self.network.addresses.iter().map(|address| format!("--target={scheme}://{address}"));
-        let filled = options.iter().map(|option| option.replace("{networks}", self.network.networks));
+        let filled = options.map(|option| option.replace("{networks}", self.network.networks));
         let mut options: Vec<String> = targets.chain(filled).collect();
         // Clients of one link cannot reach another link.
         options.extend(self.network.only_sources.iter().map(|sources| format!("--source={sources}")));

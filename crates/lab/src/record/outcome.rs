@@ -113,6 +113,11 @@ fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
+/// The value of a number that older journals do not have.
+fn unknown() -> f64 {
+    f64::NAN
+}
+
 /// Times in milliseconds. A time begins when a call should have been issued, and includes connecting. It
 /// ends with the last byte of the reply, or when the client gave up: such a client would have waited at
 /// least that long. NaN without any client.
@@ -178,7 +183,8 @@ pub struct OfSize {
     pub reply_time_ms_p99: f64,
 }
 
-/// A group of calls: of a class of clients, of files (`files`), or of computed replies (`computed`).
+/// A group of calls or handshakes: of a class of clients, of files (`files`), or of computed replies
+/// (`computed`).
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[expect(missing_docs, reason = "named for what they are")]
 pub struct Party {
@@ -189,6 +195,14 @@ pub struct Party {
     /// The 99th percentile of the times of their whole replies; NaN if there are none.
     #[serde(deserialize_with = "number_or_null")]
     pub reply_time_ms_p99: f64,
+    /// The 99th percentile of the times from when a call was due, with calls that were not answered. Those
+    /// waited at least so long. NaN of files and computed replies, and in older journals.
+    #[serde(default = "unknown", deserialize_with = "number_or_null")]
+    pub wait_ms_p99: f64,
+    /// TLS handshakes that were completed, of a class of clients that only makes these. Its calls are
+    /// handshakes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handshakes_per_s: Option<f64>,
     /// Pairs of a fraction and the time below which that fraction of these replies is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub percentiles: Vec<(f64, f64)>,

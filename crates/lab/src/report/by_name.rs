@@ -36,7 +36,8 @@ impl<T: 'static> Named<T> {
         let counted = series.tries().filter(|outcome| counts(outcome));
         let same =
             counted.filter_map(|outcome| (self.of)(outcome).iter().find(|one| (self.name)(one) == name));
-        statistics::median(same.map(value))
+        // Unknown values (NaN) do not count.
+        statistics::median(same.map(value).filter(|value| !value.is_nan()))
     }
 
     /// A table with a row for each server and name.
@@ -127,13 +128,18 @@ pub(super) fn by_class(group: &Group<'_>, found: &Found) -> Option<Figure> {
     if CLASSES.names(found).len() < 2 {
         return None;
     }
-    let answered = |of: &Party| of.replies_2xx_per_s / of.calls_per_s * 100.0;
-    let columns: [Column<Party>; 4] = [
+    let answered =
+        |of: &Party| (of.replies_2xx_per_s + of.handshakes_per_s.unwrap_or(0.0)) / of.calls_per_s * 100.0;
+    let mut columns: Vec<Column<Party>> = vec![
         ("calls/s", |of| of.calls_per_s),
         ("2xx/s", |of| of.replies_2xx_per_s),
         ("answered %", answered),
         ("p99 ms", |of| of.reply_time_ms_p99),
+        ("p99 ms with the unanswered", |of| of.wait_ms_p99),
     ];
+    if outcomes(found).flat_map(CLASSES.of).any(|of| of.handshakes_per_s.is_some()) {
+        columns.insert(2, ("handshakes/s", |of| of.handshakes_per_s.unwrap_or(f64::NAN)));
+    }
     let table = CLASSES.table(found, "class", &columns);
     let y: fn(Vec<f64>) -> Axis = |values| Axis::linear("% of the calls with a reply 2xx", values);
     Some(CLASSES.figure((group, found), ("Answered by class", "class of clients"), y, answered, table))

@@ -91,6 +91,7 @@ fn load(found: &Found) -> f64 {
     match found.point.setting.load {
         Load::Sessions(sessions) => f64::from(sessions),
         Load::Rate(load) | Load::Times(load) => load,
+        Load::Classes => 0.0,
         Load::Most(threshold) => threshold.time.as_secs_f64(),
     }
 }

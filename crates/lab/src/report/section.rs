@@ -213,8 +213,9 @@ fn sizes(group: &Group<'_>) -> Block {
 
 fn classes(group: &Group<'_>) -> Block {
     let figures = group.points.iter().filter_map(|found| by_name::by_class(group, found)).collect();
-    let note = "The part of each class's requests that was answered with a status 2xx. Medians over the \
-        trials that count.";
+    let note = "The part of each class's requests that was answered with a status 2xx, or of its handshakes \
+        that were completed. Times with the unanswered begin when a call was due. Medians over the trials \
+        that count.";
     Block { title: "By class of clients", note: note.to_owned(), figures, table: None }
 }
 

@@ -68,6 +68,12 @@ fn tls_that_cannot_be_is_refused_with_what_is_allowed() {
         ),
         ("'nginx'", "tls_group = 'x25519'", "line 6: points[0]: tls_group: x25519 is set, and tls is not"),
         ("'nginx'", "tls_resumption = false", "tls_resumption: false is set, and tls is not; allowed: with"),
+        ("'nginx'", "tls_key = 'rsa'", "tls_key: rsa is set, and tls is not; allowed: with tls = true"),
+        (
+            "'nginx'",
+            "tls = true\ntls_version = '1.2'\ntls_key = 'rsa'",
+            "tls_key: rsa is not allowed with TLS 1.2, whose cipher suites here are for ECDSA; allowed:",
+        ),
         ("'ceiling'", "tls = true", "tls: ceiling: it cannot speak TLS; allowed with tls: sluice, nginx, "),
         ("'mine = ./a {port}'", "tls = true", "tls: mine: it cannot speak TLS; allowed"),
         ("'mine = ./a {port} {certificate}'", "", "servers: mine names {certificate}, and there is none"),
@@ -217,6 +223,9 @@ fn points_have_cpus_receivers_and_rules() {
     assert!(once.get("receive").is_none());
     for (keys, expected) in [
         ("receive = 'sender'\nboth_cpus = true", "receive: with both_cpus each CPU receives for its own"),
+        ("slow_cpu = '9 of 10'", "\"9 of 10\": allowed: a part of a period, such as '300 us of 400 us'"),
+        ("slow_cpu = '3 us of 90 us'\nshare = 10", "slow_cpu: '3 us of 90 us' is for one CPU of one server;"),
+        ("slow_cpu = '3 us of 90 us'\ncpus = 2", "allowed: without cpus above 1"),
         ("cpus = 2\nshare = 10", "cpus: 2, and a share is a part of one CPU"),
         ("rules = 'none'\ngenerator = 'wrk'", "generator: wrk does not support rules"),
     ] {
@@ -340,4 +349,32 @@ fn errors_name_the_place_the_value_and_what_is_allowed() {
     assert!(error("title = 'none'").contains("no points"));
     let said = error(&format!("order = 'abreast'\n{SMALL}"));
     assert!(said.contains("need a share"), "{said}");
+}
+
+#[test]
+fn classes_of_clients_have_their_own_rates() {
+    let text = |load: &str, class: &str, compare: &str| {
+        format!(
+            "title = 't'\nservers = ['nginx']\n[[points]]\nworkload = 'single'\nload = '{load}'\n\
+             clients = ['{class}']\ncompare = ['{compare}']"
+        )
+    };
+    let kept = "--class=kept: connections=4 rate=0.6x";
+    let experiment = Experiment::parse(&text("classes", kept, "2xx/s of class 1")).unwrap();
+    assert_eq!(experiment.points[0].name, "single, classes");
+    for (load, class, compare, told) in [
+        ("classes", "--rules", "2xx/s", "load: classes, and clients has none; allowed: with '--class=...'"),
+        ("9 requests/s", kept, "2xx/s", "the rate of kept is a multiple, and the load is 9 requests/s;"),
+        ("2x", "--class=a: rate=9", "2xx/s", "each class has its own rate, and the load is 2x; allowed"),
+        ("classes", "--class=a: rate=2x", "2xx/s", "clients: a: rate=2x is a multiple of what a closed loop"),
+        (
+            "classes",
+            kept,
+            "p99 ms of class 2",
+            "compare: p99 ms of class 2, and there are 1 classes of clients; allowed: with more",
+        ),
+    ] {
+        let error = error(&text(load, class, compare));
+        assert!(error.contains(told), "{load}, {class}: {error}");
+    }
 }

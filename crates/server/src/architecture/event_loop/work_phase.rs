@@ -8,8 +8,10 @@ use crate::slab::Slab;
 
 /// How many connections a work phase of limited length serves between two checks of the clock.
 const WORK_BETWEEN_LOOKS: usize = 8;
-/// How long a work phase goes on with connections that shake hands, while handshakes wait.
+/// How long a work phase goes on with connections that shake hands, while handshakes wait: this long, and a part
+/// of the time that the turn has taken so far. Long turns are few, so in the mean each part of the work goes on.
 const HANDSHAKES_NS: u64 = 200_000;
+const PART_OF_TURN: u64 = 8;
 
 impl EventLoop {
     /// Lets every connection that can go on do so, or as many as there is time for.
@@ -53,7 +55,8 @@ impl EventLoop {
         self.service.handshakes.as_ref().is_some_and(|handshakes| handshakes.has_some())
     }
 
-    /// Takes the connections out of `work` that shake hands. They come last, networks in turn.
+    /// Takes the connections out of `work` that shake hands. They come last: first those that were called
+    /// because they may go on, then the others, networks in turn.
     #[cold]
     fn put_handshakes_last(&mut self, work: &mut Vec<u32>) {
         let Self { connections, agenda, .. } = self;
@@ -63,12 +66,16 @@ impl EventLoop {
         agenda.handshakes.extend(work.iter().copied().filter(|&index| shakes_hands(index)));
         work.retain(|&index| !shakes_hands(index));
         agenda.by_networks.order(&mut agenda.handshakes, |index| account_of(connections, index));
+        let mut is_called =
+            |&index: &u32| connections.get_mut(index).is_some_and(|client| client.conversation.is_queued());
+        agenda.handshakes.sort_by_key(|index| !is_called(index));
     }
 
     /// Lets connections that shake hands go on for a while, after the others. Returns how many did.
     #[cold]
     fn work_on_handshakes(&mut self, turns: &mut impl Turns) -> usize {
-        let until_ns = sys::clock::monotonic_ns() + HANDSHAKES_NS;
+        let now_ns = sys::clock::monotonic_ns();
+        let until_ns = now_ns + HANDSHAKES_NS + (now_ns - self.service.clock.ns) / PART_OF_TURN;
         let mut handshakes = std::mem::take(&mut self.agenda.handshakes);
         let mut done = 0;
         for &index in &handshakes {

@@ -136,8 +136,8 @@ fn first_message(https: &Https, options: &[&str]) -> Vec<u8> {
     hello
 }
 
-/// Clients that name hosts of nobody, each another one, and clients that bring tickets that the server has
-/// not sealed. Each costs a full handshake, and nothing is kept of it.
+/// A thousand clients each name another host, and the server has none of these. Others bring tickets that the
+/// server has not sealed. Each gets a full handshake, and the server keeps nothing of it.
 fn names_and_tickets_of_nobody(variant: &Variant) {
     let https = Https::start(variant, "");
     let asked = https.directory().join("asked");

@@ -8,8 +8,8 @@ use crate::slab::Slab;
 
 /// How many connections a work phase of limited length serves between two checks of the clock.
 const WORK_BETWEEN_LOOKS: usize = 8;
-/// How long a work phase goes on with connections that shake hands, while handshakes wait: this long, and a part
-/// of the time that the turn has taken so far. Long turns are few, so in the mean each part of the work goes on.
+/// How long a work phase goes on with connections that shake hands, while handshakes wait: this long, and a
+/// part of the time that the turn has taken so far. In a flood, turns get long, and there are few of them.
 const HANDSHAKES_NS: u64 = 200_000;
 const PART_OF_TURN: u64 = 8;
 

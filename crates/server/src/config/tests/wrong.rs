@@ -1,4 +1,4 @@
-//! What is wrong with a file or a command line is told, with its place and what is allowed.
+//! Errors in files and command lines: each names the place, and what is allowed there.
 
 use super::*;
 

@@ -133,10 +133,10 @@ impl Aside {
         self.inside.iter().find(|given| given.can_be_taken_back()).map(Given::is_late_at_ns)
     }
 
-    /// Takes back a job if it is late. Its result will be dropped.
+    /// Takes back a job if it is late, and the next to be taken back. Its result will be dropped.
     pub(super) fn take_back(&mut self, number: u64, now_ns: u64) -> bool {
-        let given = self.inside.iter_mut().find(|given| given.number == number);
-        let Some(given) = given.filter(|given| given.can_be_taken_back() && given.is_late(now_ns)) else {
+        let next = self.inside.iter_mut().find(|given| given.can_be_taken_back());
+        let Some(given) = next.filter(|given| given.number == number && given.is_late(now_ns)) else {
             return false;
         };
         given.waiter = Waiter::Nobody(None);

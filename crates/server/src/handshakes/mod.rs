@@ -46,8 +46,10 @@ pub struct Handshakes {
     queue: Queue,
     worker: QueueHandle,
     waits: Waits,
-    /// How many of those that wait have a place in the queue, but the thread has no room for them.
-    held: usize,
+    /// Those that wait and have a place in the queue, but the thread has no room for them. They go in the
+    /// order in which they got their places, which is fair.
+    held: VecDeque<u64>,
+    next: u64,
     /// The names of those that wait until the queue has room, and of those for which it has some now.
     beyond: VecDeque<u64>,
     called: Vec<u64>,
@@ -76,8 +78,8 @@ enum State {
     IsBeyond,
     /// It waits in the queue.
     Waits,
-    /// It waits until the thread has room, or the worker has time.
-    IsHeld,
+    /// It waits until the thread has room, or the worker has time. It has this number among such.
+    IsHeld(u64),
     /// It may be computed.
     Goes,
     /// It is computed as the thread's job of this number.
@@ -110,7 +112,8 @@ impl Handshakes {
             queue: worker.of_handshakes()?,
             worker: worker.clone(),
             waits: Waits::default(),
-            held: 0,
+            held: VecDeque::new(),
+            next: 0,
             beyond: VecDeque::new(),
             called: Vec::new(),
             budget: Budget::new(settings.handshakes.share),
@@ -176,7 +179,7 @@ impl Handshakes {
             (State::IsBeyond, _) | (_, None) => self.enter(handshake, now),
             (State::Waits, Some(ticket)) if self.queue.waits(ticket) => Step::Waits(handshake),
             (State::Waits, Some(ticket)) if !self.queue.goes(ticket) => self.refuse(handshake),
-            (State::Waits | State::IsHeld | State::New | State::Goes, _) => self.place(handshake, now),
+            (State::Waits | State::IsHeld(_) | State::New | State::Goes, _) => self.place(handshake, now),
         }
     }
 
@@ -197,10 +200,21 @@ impl Handshakes {
 
     /// Where a handshake is computed that has a place in the queue.
     fn place(&mut self, mut handshake: Handshake, now: Tick) -> Step {
-        let is_here = self.aside.is_none() || self.has_time();
-        let is_aside = !is_here && self.aside.as_ref().is_some_and(Aside::has_room);
+        let is_next = match handshake.state {
+            State::IsHeld(number) => self.held.front() == Some(&number),
+            _ => self.held.is_empty(),
+        };
+        // What the thread is late with had its place before.
+        let is_late = self.is_late_at().is_some_and(|at| at.reached(now));
+        let is_here = self.aside.is_none() || is_next && !is_late && self.has_time();
+        let is_aside = !is_here && is_next && self.aside.as_ref().is_some_and(Aside::has_room);
         if !is_here && !is_aside {
-            return self.waits(handshake, State::IsHeld, now);
+            if let State::IsHeld(_) = handshake.state {
+                return Step::Waits(handshake);
+            }
+            self.next += 1;
+            self.held.push_back(self.next);
+            return self.waits(handshake, State::IsHeld(self.next), now);
         }
         self.waits_no_more(&handshake);
         handshake.state = State::Goes;
@@ -227,9 +241,6 @@ impl Handshakes {
             self.counters.tls_handshakes_waited.add(1);
             self.counters.tls_handshakes_waiting.set(self.waits.count() as u64);
         }
-        if state == State::IsHeld && handshake.state != State::IsHeld {
-            self.held += 1;
-        }
         handshake.state = state;
         Step::Waits(handshake)
     }
@@ -237,7 +248,9 @@ impl Handshakes {
     /// A handshake does not wait any more, if it did.
     fn waits_no_more(&mut self, handshake: &Handshake) {
         if handshake.is_waiting() {
-            self.held -= usize::from(handshake.state == State::IsHeld);
+            if let State::IsHeld(number) = handshake.state {
+                self.held.retain(|other| *other != number);
+            }
             self.waits.end();
             self.counters.tls_handshakes_waiting.set(self.waits.count() as u64);
             self.counters.tls_handshake_wait_us.add(now_us().saturating_sub(handshake.since_us));
@@ -308,7 +321,7 @@ impl Handshakes {
             self.called.extend(self.beyond.drain(..count));
             self.waits.some_may_go(true);
         }
-        if self.held > 0 {
+        if !self.held.is_empty() {
             let has_time = self.has_time();
             self.waits.some_may_go(has_time || self.aside.as_ref().is_some_and(Aside::has_room));
         }
@@ -326,7 +339,7 @@ impl Handshakes {
 
     /// When to call [`look`](Self::look), if nothing happens before.
     pub fn deadline(&self, now: Tick) -> Option<Tick> {
-        if self.held > 0 || !self.beyond.is_empty() {
+        if !self.held.is_empty() || !self.beyond.is_empty() {
             return Some(now.after(1));
         }
         // What is late already waits for time.
@@ -367,6 +380,6 @@ impl Handshakes {
 impl Handshake {
     /// Whether it waits until it may be computed.
     pub fn is_waiting(&self) -> bool {
-        matches!(self.state, State::Waits | State::IsHeld | State::IsBeyond)
+        matches!(self.state, State::Waits | State::IsHeld(_) | State::IsBeyond)
     }
 }

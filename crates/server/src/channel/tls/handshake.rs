@@ -175,7 +175,7 @@ impl Channel {
     pub(super) fn open(
         &mut self,
         service: &mut Service,
-        sealed: &mut Vec<u8>,
+        sealed: &mut [u8],
         input: &mut Input<'_>,
         share: &mut u64,
     ) -> Outcome {
@@ -207,7 +207,7 @@ impl Channel {
     }
 
     /// The first message has come.
-    fn asks_for_a_place(&mut self, service: &mut Service, sealed: &mut Vec<u8>, share: &mut u64) -> Outcome {
+    fn asks_for_a_place(&mut self, service: &mut Service, sealed: &mut [u8], share: &mut u64) -> Outcome {
         let Some(handshakes) = &mut service.handshakes else { return Outcome::Waits };
         let step = handshakes.begin(self.conversation.peer(), service.clock.tick);
         if !matches!(step, Step::Here(_)) {
@@ -254,7 +254,7 @@ impl Channel {
     }
 
     /// Takes over what the thread has computed. `sealed` is what it has had, and what has come since.
-    fn takes_computed(&mut self, finished: Finished, sealed: &mut Vec<u8>) -> Outcome {
+    fn takes_computed(&mut self, finished: Finished, sealed: &mut [u8]) -> Outcome {
         let Some(tls) = &mut self.tls else { return Outcome::Waits };
         let Finished { job, leaving, opened, .. } = finished;
         tls.session = Some(job.session);

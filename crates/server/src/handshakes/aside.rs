@@ -70,7 +70,7 @@ struct Given {
 #[derive(Debug)]
 enum Waiter {
     Client,
-    /// Nobody any more. If the client has gone, its ticket is still here.
+    /// The job was taken back, or its client has gone. Then its ticket is still here.
     Nobody(Option<Ticket>),
 }
 

@@ -49,7 +49,8 @@ pub struct Handshakes {
     /// Those that wait and have a place in the queue, but the thread has no room for them. They go in the
     /// order in which they got their places, which is fair.
     held: VecDeque<u64>,
-    next: u64,
+    /// The number of the newest of them.
+    newest: u64,
     /// The names of those that wait until the queue has room, and of those for which it has some now.
     beyond: VecDeque<u64>,
     called: Vec<u64>,
@@ -113,7 +114,7 @@ impl Handshakes {
             worker: worker.clone(),
             waits: Waits::default(),
             held: VecDeque::new(),
-            next: 0,
+            newest: 0,
             beyond: VecDeque::new(),
             called: Vec::new(),
             budget: Budget::new(settings.handshakes.share),
@@ -212,9 +213,9 @@ impl Handshakes {
             if let State::IsHeld(_) = handshake.state {
                 return Step::Waits(handshake);
             }
-            self.next += 1;
-            self.held.push_back(self.next);
-            return self.waits(handshake, State::IsHeld(self.next), now);
+            self.newest += 1;
+            self.held.push_back(self.newest);
+            return self.waits(handshake, State::IsHeld(self.newest), now);
         }
         self.waits_no_more(&handshake);
         handshake.state = State::Goes;
@@ -358,7 +359,7 @@ impl Handshakes {
         self.waits.take_some_may_go()
     }
 
-    /// Drops the results that nobody waits for any more.
+    /// Drops the results of handshakes whose clients have gone, or were answered otherwise.
     fn drop_results(&mut self) {
         while let Some((ticket, took_ns)) = self.aside.as_mut().and_then(Aside::drop_one) {
             self.leave(ticket, took_ns);

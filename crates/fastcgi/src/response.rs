@@ -130,6 +130,16 @@ pub fn parse(head: &[u8]) -> Result<Head<'_>, Malformed> {
 }
 
 impl<'a> Head<'a> {
+    /// A head that was not read here. The fields must have names and values that HTTP allows.
+    pub fn of(
+        (status, reason): (u16, Option<&'a [u8]>),
+        length: Option<u64>,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Self {
+        let field = |(name, value)| Some(httparse::Header { name: str::from_utf8(name).ok()?, value });
+        Self { status, reason, length, fields: fields.filter_map(field).collect() }
+    }
+
     /// The first field of a name, case-insensitive.
     pub fn field(&self, name: &str) -> Option<&'a [u8]> {
         self.all().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)

@@ -110,10 +110,27 @@ impl<P> Plan<P> {
             }
         };
         self.bytes(LINE_END);
+        self.begin(if terms.body { frame } else { Frame::Nothing }, limits, now)
+    }
+}
+
+impl<P> Plan<P> {
+    /// Completes the head of a reply that switches to another protocol, which the plan's Upgrade field names
+    /// (101, RFC 9110 section 7.8). What is supplied then belongs to that protocol, and is sent as it is. The
+    /// connection ends with it. The plan's terms must be persistent, so that its head does not say so.
+    pub fn switch(mut self, limits: &Limits, now: Tick) -> OpenReply<P> {
+        debug_assert!(self.0.status == Status::SWITCHING_PROTOCOLS && self.0.terms.persistent);
+        self.field("Connection", b"upgrade");
+        self.bytes(LINE_END);
+        OpenReply { is_persistent: false, ..self.begin(Frame::Close, limits, now) }
+    }
+
+    /// The reply whose head is complete.
+    fn begin(self, frame: Frame, limits: &Limits, now: Tick) -> OpenReply<P> {
         OpenReply {
-            status,
-            is_persistent: terms.persistent,
-            frame: if terms.body { frame } else { Frame::Nothing },
+            status: self.0.status,
+            is_persistent: self.0.terms.persistent,
+            frame,
             is_finished: false,
             gone: 0,
             elsewhere: VecDeque::new(),
@@ -145,6 +162,23 @@ impl<P> OpenReply<P> {
             }
         }
         taken
+    }
+
+    /// The buffer that more of the body may be received into, behind what is there, and how many bytes at
+    /// most. Then report them as [`received`](Self::received). `None`: the body is framed, or complete.
+    pub fn room_for_body(&mut self) -> Option<(&mut Vec<u8>, u64)> {
+        match self.frame {
+            Frame::Length(left @ 1..) => Some((self.tidied(), left)),
+            _ => None,
+        }
+    }
+
+    /// Counts `count` bytes that were received into the [room](Self::room_for_body) for them.
+    pub fn received(&mut self, limits: &Limits, now: Tick, count: usize) {
+        if count > 0 && self.left() == count as u64 {
+            self.begin_period(limits, now);
+        }
+        self.take(count as u64);
     }
 
     /// Like [`supply`](Self::supply), for bytes that are elsewhere. They must stay unchanged there until
@@ -315,9 +349,17 @@ impl<P> OpenReply<P> {
     /// The buffer for more bytes. Sent bytes are removed to make room.
     fn room(&mut self, limits: &Limits, now: Tick) -> &mut Vec<u8> {
         if self.left() == 0 {
-            let ends = now.after(limits.timeouts.write);
-            self.period.get_or_insert(Period { ends, mark: self.sent });
+            self.begin_period(limits, now);
         }
+        self.tidied()
+    }
+
+    fn begin_period(&mut self, limits: &Limits, now: Tick) {
+        let ends = now.after(limits.timeouts.write);
+        self.period.get_or_insert(Period { ends, mark: self.sent });
+    }
+
+    fn tidied(&mut self) -> &mut Vec<u8> {
         let own = &mut self.sheet.0.own;
         if self.gone == own.len() && self.elsewhere.is_empty() {
             own.clear();
@@ -411,6 +453,19 @@ mod tests {
     }
 
     #[test]
+    fn a_switch_is_followed_by_bytes_as_they_are() {
+        let stamp = Stamp::new("", 0);
+        let mut plan = Plan::<()>::new(Sheet::default(), Status::SWITCHING_PROTOCOLS, TERMS, &stamp);
+        plan.field("Upgrade", b"a");
+        let mut reply = plan.switch(&Limits::default(), Tick::from_ms(0));
+        assert_eq!(supply(&mut reply, b"xyz"), 3);
+        assert!(finish(&mut reply) && !reply.is_persistent());
+        let text = String::from_utf8(reply.unsent().to_vec()).unwrap();
+        assert!(text.starts_with("HTTP/1.1 101 Switching Protocols\r\n"), "{text}");
+        assert!(text.ends_with("Upgrade: a\r\nConnection: upgrade\r\n\r\nxyz"), "{text}");
+    }
+
+    #[test]
     fn a_body_grows_while_it_is_sent_and_takes_no_more_room_than_is_unsent() {
         for step in [1, 2, 3, 5, 7, 1000] {
             for length in [None, Some(100_000)] {
@@ -436,6 +491,27 @@ mod tests {
                 assert!(body == given);
             }
         }
+    }
+
+    #[test]
+    fn a_body_can_be_received_where_it_is_sent_from() {
+        let (limits, later) = (Limits::default(), Tick::from_ms(60_000));
+        let mut reply = open(TERMS, Status::OK, Some(10));
+        send(&mut reply, usize::MAX);
+        let (room, most) = reply.room_for_body().unwrap();
+        assert_eq!((room.len(), most), (0, 10));
+        assert_eq!(reply.deadline(), None, "nothing has come");
+        for piece in [&b"1234567"[..], b"890"] {
+            reply.room_for_body().unwrap().0.extend_from_slice(piece);
+            reply.received(&limits, later, piece.len());
+        }
+        assert_eq!((reply.unsent(), reply.owed()), (&b"1234567890"[..], Some(0)));
+        assert_eq!(reply.deadline(), Some(later.after(limits.timeouts.write)));
+        assert!(reply.room_for_body().is_none() && finish(&mut reply));
+        send(&mut reply, usize::MAX);
+        assert!(reply.is_complete() && reply.body_sent() == 10);
+        assert!(open(TERMS, Status::OK, None).room_for_body().is_none(), "each chunk has a line before it");
+        assert!(open(TERMS, Status::NO_CONTENT, Some(3)).room_for_body().is_none());
     }
 
     #[test]

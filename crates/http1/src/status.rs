@@ -73,6 +73,7 @@ const KNOWN: &[(u16, &str)] = &[
 
 #[expect(missing_docs, reason = "each constant is the registered name of its code")]
 impl Status {
+    pub const SWITCHING_PROTOCOLS: Self = Self(101);
     pub const OK: Self = Self(200);
     pub const NO_CONTENT: Self = Self(204);
     pub const PARTIAL_CONTENT: Self = Self(206);

@@ -46,6 +46,8 @@ pub struct PipelineFull;
 pub struct Connection {
     reading: Reading,
     awaited: Awaited,
+    /// The last request offers to switch to another protocol.
+    offers_upgrade: bool,
 }
 
 /// How input is interpreted.
@@ -83,7 +85,17 @@ impl Connection {
     /// Records that a request has been (or is being) sent. Its reply comes after those of the requests
     /// before it.
     pub fn sent_request(&mut self, method: Method<'_>) -> Result<(), PipelineFull> {
+        self.offers_upgrade = false;
         self.awaited.push(method == Method::Head)
+    }
+
+    /// Records that the request sent last offers to switch to another protocol (RFC 9110 section 7.8). It
+    /// must be the only one that waits for its reply, as nothing may follow it. If the server does switch,
+    /// the final head has the status 101. Everything behind that head belongs to the other protocol: do not
+    /// pass it to [`receive`](Self::receive).
+    pub fn offer_upgrade(&mut self) {
+        debug_assert_eq!(self.awaited.count, 1);
+        self.offers_upgrade = true;
     }
 
     /// How many requests wait for the end of their replies.
@@ -163,6 +175,11 @@ impl Connection {
             let head = ResponseHead::parse(&rest[..length], to_head)?;
             start += length;
             match head.status.0 {
+                101 if self.offers_upgrade => {
+                    self.awaited.pop();
+                    self.reading = Reading::Over;
+                    return Ok((start, Event::Head(head)));
+                }
                 101 => return Err(ReplyError::Switched),
                 100..200 => *scan = Scan::default(),
                 _ => {
@@ -365,6 +382,30 @@ mod tests {
         assert_eq!(get(input, false), "200:Bytes(1) a end more(0)");
         assert_eq!(get("HTTP/1.1 100 Continue\r\n\r\nHTTP", false), "more(4)");
         assert_eq!(get("HTTP/1.1 101 Switching Protocols\r\n\r\n", false), "Switched");
+    }
+
+    #[test]
+    fn a_switch_that_was_offered_is_the_last_head() {
+        let input = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 101 Switching Protocols\r\nUpgrade: a\r\n\r\nabc";
+        let mut connection = Connection::new();
+        connection.sent_request(Method::Get).unwrap();
+        connection.offer_upgrade();
+        let (used, event) = connection.receive(input, false).unwrap();
+        assert_eq!(&input[used..], b"abc");
+        let Event::Head(head) = event else { panic!("{event:?}") };
+        assert_eq!((head.status, head.field("upgrade")), (Status::SWITCHING_PROTOCOLS, Some(&b"a"[..])));
+        assert_eq!(connection.awaited(), 0);
+        assert_eq!(connection.receive(b"", true), Ok((0, Event::Closed)));
+        // The next request on another connection offers nothing.
+        let mut connection = Connection::new();
+        connection.sent_request(Method::Get).unwrap();
+        connection.offer_upgrade();
+        let reply = b"HTTP/1.1 204 No Content\r\n\r\n";
+        assert!(matches!(connection.receive(reply, false), Ok((_, Event::Head(_)))));
+        assert!(matches!(connection.receive(b"", false), Ok((0, Event::EndOfReply { keep_alive: true }))));
+        connection.sent_request(Method::Get).unwrap();
+        let switch = b"HTTP/1.1 101 Switching Protocols\r\n\r\n";
+        assert_eq!(connection.receive(switch, false), Err(ReplyError::Switched));
     }
 
     #[test]

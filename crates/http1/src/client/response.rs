@@ -14,12 +14,16 @@ const FEW_FIELDS: usize = 64;
 pub struct ResponseHead<'a> {
     /// The reply's status.
     pub status: Status,
+    /// The reason phrase after it, if there is one.
+    pub reason: Option<&'a [u8]>,
     /// The server's version.
     pub version: Version,
     /// How the body that follows is delimited.
     pub body: BodyLength,
     /// Whether the server keeps the connection open after this reply.
     pub keep_alive: bool,
+    /// The Connection field names other fields.
+    names_fields: bool,
     /// The field lines, each with its CRLF.
     fields: &'a [u8],
 }
@@ -39,6 +43,22 @@ impl<'a> ResponseHead<'a> {
     /// The value of the first field line of that name, without surrounding white space.
     pub fn field(&self, name: &str) -> Option<&'a [u8]> {
         self.fields().find(|(field, _)| field.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
+    }
+
+    /// The length that the head announces. The reply to HEAD has no body of that length, nor has a 304.
+    pub fn announced_length(&self) -> Option<u64> {
+        self.field("content-length").and_then(parse_length)
+    }
+
+    /// Whether the Connection field names this field, which then is for the next recipient only (RFC 9110
+    /// section 7.6.1).
+    pub fn is_for_connection(&self, name: &[u8]) -> bool {
+        if !self.names_fields {
+            return false;
+        }
+        let lines = self.fields().filter(|(field, _)| field.eq_ignore_ascii_case(b"connection"));
+        let mut options = lines.flat_map(|(_, value)| value.split(|&b| b == b','));
+        options.any(|option| option.trim_ascii().eq_ignore_ascii_case(name))
     }
 
     /// All field lines in order, as name and value, without white space around the value.
@@ -88,9 +108,11 @@ impl<'a> ResponseHead<'a> {
         let status_line = memchr::memchr(b'\n', input).map_or(input.len(), |at| at + 1);
         Ok(Self {
             status: Status(status),
+            reason: response.reason.filter(|reason| !reason.is_empty()).map(str::as_bytes),
             version,
             body,
             keep_alive: persistent && body != BodyLength::UntilClose,
+            names_fields: seen.names_fields,
             fields: &input[status_line..input.len() - 2],
         })
     }
@@ -98,11 +120,14 @@ impl<'a> ResponseHead<'a> {
 
 /// What the fields say about the message itself.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about the fields")]
 struct Seen {
     length: Option<u64>,
     chunked: bool,
     close: bool,
     keep_alive: bool,
+    /// The Connection field has other options than these.
+    names_fields: bool,
 }
 
 impl Seen {
@@ -121,8 +146,11 @@ impl Seen {
             self.chunked = true;
         } else if name.eq_ignore_ascii_case("connection") {
             for option in value.split(|&b| b == b',').map(<[u8]>::trim_ascii) {
-                self.close |= option.eq_ignore_ascii_case(b"close");
-                self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                let [close, keep_alive] =
+                    [&b"close"[..], b"keep-alive"].map(|known| option.eq_ignore_ascii_case(known));
+                self.close |= close;
+                self.keep_alive |= keep_alive;
+                self.names_fields |= !close && !keep_alive;
             }
         }
         Ok(())

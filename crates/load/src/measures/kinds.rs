@@ -49,7 +49,7 @@ impl Kinds {
 /// Whether a target asks for something that is computed.
 fn is_dynamic(uri: &str) -> bool {
     const PROGRAMS: [&str; 7] = [".php", ".cgi", ".fcgi", ".fcg", ".pl", ".py", ".jsp"];
-    const DIRECTORIES: [&str; 3] = ["/cgi-bin/", "/fcgi-bin/", "/fcgi/"];
+    const DIRECTORIES: [&str; 4] = ["/cgi-bin/", "/fcgi-bin/", "/fcgi/", "/app/"];
     let (path, query) = uri.split_once('?').map_or((uri, None), |(path, query)| (path, Some(query)));
     query.is_some()
         || PROGRAMS.iter().any(|program| path.ends_with(program))
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn programs_are_told_from_files() {
         for dynamic in
-            ["/?a=b", "/index.php", "/a/b.cgi", "/fcgi/ads", "/x.php?y", "/file_set/dir1/class1_2?"]
+            ["/?a=b", "/index.php", "/a/b.cgi", "/fcgi/ads", "/app/7", "/x.php?y", "/file_set/dir1/class1_2?"]
         {
             assert!(is_dynamic(dynamic), "{dynamic}");
         }

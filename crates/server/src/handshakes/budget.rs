@@ -17,8 +17,9 @@ const WHEN_STARVED: u64 = 50;
 const SLICE_NS: u64 = 100_000_000;
 /// How many requests of other clients in a slice do not matter: somebody looks at the status page.
 const FEW: u64 = 1;
-/// The most time that can be saved up by default: a burst of some thousand clients is not a flood.
-const MOST_SAVED_NS: i64 = 1_000_000_000;
+/// The most time that can be saved up by default: a burst of some hundred clients is not a flood, and the
+/// others wait for it no longer than they would notice.
+const MOST_SAVED_NS: i64 = 100_000_000;
 /// And if the share is set.
 const MOST_SAVED_IF_SET_NS: i64 = 1_000_000;
 /// The most debt. A handshake on a stopped machine must not stop the others for long.

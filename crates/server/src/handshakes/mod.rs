@@ -366,9 +366,11 @@ impl Handshakes {
         }
     }
 
-    fn leave(&mut self, ticket: Option<Ticket>, took_ns: u64) {
-        self.counters.tls_handshake_cpu_us.add(took_ns / 1000);
-        let woken = ticket.and_then(|ticket| self.queue.leave(ticket, now_us()));
+    /// A handshake leaves the queue, after so many nanoseconds of CPU time.
+    fn leave(&mut self, ticket: Option<Ticket>, cpu_ns: u64) {
+        let us = cpu_ns / 1000;
+        self.counters.tls_handshake_cpu_us.add(us);
+        let woken = ticket.and_then(|ticket| self.queue.leave_after(ticket, us, now_us()));
         self.wake(woken);
     }
 

@@ -1,5 +1,5 @@
-//! Queues that all workers of one generation share: one for each pool of applications, and one for TLS
-//! handshakes. Also the counters of each pool.
+//! Queues that all workers of one generation share: one for each pool of applications, one for the
+//! connections of each that are upgraded, and one for TLS handshakes. Also the counters of each pool.
 //!
 //! When what had to wait goes, its worker is woken through an eventfd, the worker's `wakeup`. All
 //! workers inherit all wake-ups. The queues themselves outlive a generation, so that a reload does not
@@ -20,7 +20,7 @@ use sys::wake::Wake;
 use self::queue::Rules;
 pub use self::queue::{Entry, Queue, Ticket};
 pub use self::waits::Waits;
-use crate::config::{PoolRule, Settings};
+use crate::config::{PoolRule, Protocol, Settings};
 use crate::counters::PoolCounters;
 
 /// The queues, and the eventfd that wakes each worker.
@@ -38,7 +38,7 @@ pub struct Queues {
 /// it continues with its own.
 #[derive(Debug, Default)]
 pub struct Lines {
-    of_pools: HashMap<String, (Queue, &'static PoolCounters)>,
+    of_pools: HashMap<String, (Queue, Option<Queue>, &'static PoolCounters)>,
     of_handshakes: Option<Queue>,
 }
 
@@ -47,6 +47,8 @@ pub struct Lines {
 struct OfPool {
     name: String,
     queue: Queue,
+    /// Of connections that are upgraded, if it may upgrade any.
+    of_upgrades: Option<Queue>,
     counters: &'static PoolCounters,
 }
 
@@ -68,14 +70,20 @@ impl Queues {
     pub fn new(settings: &Settings, workers: usize, first: u32, lines: &mut Lines) -> io::Result<Self> {
         let mut of_pool = |pool: &PoolRule| {
             let rules = Rules::of(pool, settings.most_waiting_workers());
-            let (queue, counters) = if let Some((queue, counters)) = lines.of_pools.get(&pool.name) {
-                (queue.with(rules), *counters)
-            } else {
-                let counters = Shared::<PoolCounters>::new()?;
-                let new = (Queue::new(rules)?, counters.leak());
-                *lines.of_pools.entry(pool.name.clone()).or_insert(new)
+            let of_upgrades = Rules::of_upgrades(pool, settings.most_waiting_workers());
+            let upgrades = pool.protocol == Protocol::Http && pool.upgrades > 0;
+            let known = lines.of_pools.get(&pool.name).copied();
+            let (queue, was_upgraded, counters) = match known {
+                Some(known) => known,
+                None => (Queue::new(rules)?, None, Shared::<PoolCounters>::new()?.leak()),
             };
-            Ok(OfPool { name: pool.name.clone(), queue, counters })
+            let of_upgrades = match was_upgraded {
+                Some(queue) => Some(queue.with(of_upgrades)),
+                None => upgrades.then(|| Queue::new(of_upgrades)).transpose()?,
+            };
+            lines.of_pools.insert(pool.name.clone(), (queue, of_upgrades, counters));
+            let of_upgrades = of_upgrades.filter(|_| upgrades);
+            Ok(OfPool { name: pool.name.clone(), queue: queue.with(rules), of_upgrades, counters })
         };
         let of_pools = settings.all_pools().map(|pool| of_pool(&pool)).collect::<io::Result<Arc<[_]>>>()?;
         let of_handshakes = match (settings.tls.listen.is_empty(), lines.of_handshakes) {
@@ -98,7 +106,8 @@ impl Queues {
     /// Gives back the slots of a worker that has died.
     pub fn clear(&self, number: usize) {
         let worker = self.first.wrapping_add(number as u32);
-        for queue in self.of_pools.iter().map(|of| &of.queue).chain(&self.of_handshakes) {
+        let of_pools = self.of_pools.iter().flat_map(|of| [Some(&of.queue), of.of_upgrades.as_ref()]);
+        for queue in of_pools.flatten().chain(&self.of_handshakes) {
             for other in queue.clear(worker, now_us()) {
                 self.wake(other);
             }
@@ -107,10 +116,12 @@ impl Queues {
 
     /// The counters of each pool, by name. The lengths of the queues are taken now.
     pub fn look(&self) -> impl Iterator<Item = (&str, &'static PoolCounters)> {
-        self.of_pools.iter().map(|OfPool { name, queue, counters }| {
+        self.of_pools.iter().map(|OfPool { name, queue, of_upgrades, counters }| {
             let (queued, in_flight) = queue.lengths(now_us());
             counters.queued.set(queued as u64);
             counters.in_flight.set(in_flight as u64);
+            let upgraded = of_upgrades.map_or(0, |queue| queue.lengths(now_us()).1);
+            counters.upgraded.set(upgraded as u64);
             (&**name, *counters)
         })
     }
@@ -132,6 +143,11 @@ impl QueueHandle {
     /// The queue of the pool of that number.
     pub fn queue(&self, pool: usize) -> Queue {
         self.queues.of_pools[pool].queue
+    }
+
+    /// The queue of the pool's connections that are upgraded, if it may upgrade any.
+    pub fn of_upgrades(&self, pool: usize) -> Option<Queue> {
+        self.queues.of_pools[pool].of_upgrades
     }
 
     /// The queue of handshakes, if clients speak TLS.

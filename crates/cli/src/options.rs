@@ -113,7 +113,7 @@ mod tests {
     }
 
     /// A value for each option, not its default.
-    const VALUES: [(&str, &str); 36] = [
+    const VALUES: [(&str, &str); 37] = [
         ("listen", "127.0.0.1:8000"),
         ("listen_tls", "127.0.0.1:9443"),
         ("backlog", "511"),
@@ -138,6 +138,7 @@ mod tests {
         ("controllers", "true"),
         ("listing", "true"),
         ("php", "127.0.0.1:9000"),
+        ("proxy", "127.0.0.1:3000"),
         ("small_file", "4 KiB"),
         ("coalesce", "none"),
         ("access_log", "-"),

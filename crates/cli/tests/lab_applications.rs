@@ -159,6 +159,51 @@ fn programs_in_c_answer_behind_servers_over_both_kinds_of_socket() {
     }
 }
 
+/// Each server before the lab's own application, and before one that a command starts.
+#[test]
+fn applications_answer_over_http_behind_servers() {
+    let site = tempfile::tempdir().expect("a directory");
+    fs::write(site.path().join("app.sessions"), "/app/3000\n".repeat(5)).expect("a file");
+    let script = "\
+import socketserver, sys
+class Handler(socketserver.StreamRequestHandler):
+    def handle(self):
+        while self.rfile.readline() not in (b'', b'\\r\\n'):
+            pass
+        self.wfile.write(b'HTTP/1.0 200 OK\\r\\nContent-Length: 3000\\r\\n\\r\\n' + b'y' * 3000)
+class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    request_queue_size = 100
+Server(sys.argv[1], Handler).serve_forever()
+";
+    fs::write(site.path().join("app.py"), script).expect("a file");
+    let text = "
+        title = 'Applications over HTTP'
+        servers = ['sluice', 'nginx', 'haproxy = haproxy: behind=application', 'caddy']
+        rounds = 1
+        again = false
+        warm_up = '100ms'
+        measured = '400ms'
+        slices = 1
+        [[points]]
+        name = 'its own'
+        application = 'standard: time=1ms workers=3'
+        workload = 'mine: root=SITE sessions=SITE/app.sessions'
+        load = '4 sessions'
+        [[points]]
+        name = 'a command'
+        application = 'http: /usr/bin/python3 SITE/app.py {socket} workers=2'
+        workload = 'mine: root=SITE sessions=SITE/app.sessions'
+        load = '4 sessions'
+    ";
+    let (told, results) = carried_out(&text.replace("SITE", &site.path().display().to_string()), site.path());
+    assert!(!told.contains("failed: "), "{told}");
+    assert!(results.len() >= 8, "four servers at two points: {}", results.len());
+    for results in results {
+        let (each, count) = body_bytes(&results);
+        assert!((each - 3_000.0).abs() < 1e-9 && count > 10, "{count} of {each} bytes");
+    }
+}
+
 #[test]
 fn support_is_computed_in_php_that_asks_a_back_end() {
     let site = tempfile::tempdir().expect("a directory");

@@ -209,7 +209,9 @@ fn a_flood_of_handshakes_comes_beside_other_clients() {
         }
     }
     let before = keys(&out);
-    let of = |what: &str| before.iter().filter(|key| key.starts_with("calib") && key.contains(what)).count();
+    // On a machine that is busy, some are tried again.
+    let is_first = |key: &&String| key.starts_with("calib") && !key.contains(", try ");
+    let of = |what: &str| before.iter().filter(is_first).filter(|key| key.contains(what)).count();
     assert_eq!((of("ours, class kept"), of("nginx, class kept"), of("class flood")), (3, 3, 6), "{before:?}");
     assert!(run().status.success());
     assert_eq!(keys(&out), before);
@@ -416,7 +418,7 @@ fn a_server_that_does_not_serve_its_files_is_shown_as_failed() {
         faulty_with("good", "none"),
         faulty_with("bytes", "wrong-bytes"),
         faulty_with("large", "drops-large"),
-        faulty_with("mortal", "ends=1000"),
+        faulty_with("mortal", "ends=200"),
     ];
     let (experiment, out) = (bench.experiment(&servers, 1, ""), bench.path("results"));
     let output = bench.run(&["run", &text(&experiment), "--out", &text(&out)]);

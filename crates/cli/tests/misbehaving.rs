@@ -441,8 +441,11 @@ fn half_closed(variant: &Variant) {
 fn resets_in_mid_reply(variant: &Variant) {
     let setup = setup(variant).file("big.bin", pattern(5, 4 << 20));
     unharmed(variant, setup, |server| {
+        // So many handshakes at once of one network would be a flood on a slow machine.
+        let count = if variant.speaks_tls() { 8 } else { 30 };
         for _ in 0..10 {
-            let mut clients: Vec<Client> = (0..30).map(|_| Client::connect_narrow(server.address)).collect();
+            let connect = |_| Client::connect_narrow(server.address);
+            let mut clients: Vec<Client> = (0..count).map(connect).collect();
             for client in &mut clients {
                 client.send(request("GET", "/big.bin", &[]).repeat(2));
             }

@@ -39,6 +39,7 @@ pub mod program;
 pub mod schema;
 pub mod scratch;
 pub mod scripted;
+pub mod scripted_http;
 pub mod server;
 pub mod site;
 pub mod skipped;

@@ -1,7 +1,7 @@
-//! Tests replies that use another transport than the stream, while everything happens that can end a
-//! reply. Clients reset their connections, workers are killed, and the caller makes applications
-//! misbehave or kills them. Each reply repeats its request's token from the first byte to the last, so
-//! that a byte from another reply is detected. Afterwards, the server must hold what it held before.
+//! Tests applications' replies by any transport, while everything happens that can end a reply. Clients reset
+//! their connections, workers are killed, and the caller makes applications misbehave or kills them. Each
+//! reply repeats its request's token from the first byte to the last, so that a byte from another reply is
+//! detected. Afterwards, the server must hold what it held before.
 //!
 //! `SLUICE_PASSES` sets the number of requests, and `SLUICE_SEED` the random numbers.
 
@@ -42,9 +42,10 @@ pub fn reply_to(token: u64) -> Vec<u8> {
     body.into_bytes()
 }
 
-/// Sends all these requests, while workers are killed and `meanwhile` is called repeatedly.
+/// Sends all these requests, while workers are killed and `meanwhile` is called repeatedly. The pool's
+/// counter `used` shows that replies came by the transport.
 #[track_caller]
-pub fn run(server: &Server, transport: &str, meanwhile: impl Fn(&mut Random) + Sync) {
+pub fn run(server: &Server, (transport, used): (&str, &str), meanwhile: impl Fn(&mut Random) + Sync) {
     eprintln!("{transport}, SLUICE_PASSES={} SLUICE_SEED={}", rounds(), from_environment("SLUICE_SEED", 7));
     server.warm_up();
     // What the server holds once everything has happened at least once.
@@ -73,8 +74,7 @@ pub fn run(server: &Server, transport: &str, meanwhile: impl Fn(&mut Random) + S
         whole
     });
     assert!(whole > rounds() / 4, "most go well: {whole}");
-    let used = server.pool_count(if transport == "pass-fd" { "passed" } else { "shared" });
-    assert!(used > 0, "{}", server.status()["pools"]);
+    assert!(server.pool_count(used) > 0, "{}", server.status()["pools"]);
     server.warm_up();
     let mut after = before;
     // Restarted workers have a copy of the status process's eventfd, which the first ones do not have.

@@ -139,7 +139,7 @@ impl Users {
         let of_workers = if threads > 1 { threads * OF_A_WORKER } else { 0 };
         let of_pools = |pool: Cow<'_, PoolRule>| {
             let area = u64::from(pool.transport == Transport::SharedMemory);
-            let in_flight = u64::from(pool.children.get()) * (OF_A_REQUEST_IN_FLIGHT + area);
+            let in_flight = u64::from(pool.children()) * (OF_A_REQUEST_IN_FLIGHT + area);
             in_flight + threads * u64::from(settings.kept_connections(&pool)) * (1 + area)
         };
         let of_pools: u64 = settings.all_pools().map(of_pools).sum();
@@ -232,7 +232,7 @@ mod tests {
     fn memory_that_is_shared_takes_a_descriptor_for_each_connection() {
         let mut shared = settings(Architecture::Symped, 2, 1);
         shared.connections.max = NonZeroUsize::new(100_000);
-        let pool = PoolRule { keep: 4, ..PoolRule::default() };
+        let pool = PoolRule { keep: Some(4), ..PoolRule::default() };
         shared.pools = vec![PoolRule { transport: Transport::SharedMemory, ..pool.clone() }];
         let mut streams = shared.clone();
         streams.pools = vec![pool];

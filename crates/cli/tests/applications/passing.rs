@@ -181,6 +181,7 @@ fn all_that_can_happen(variant: &Variant) {
         let socket = guest::start(setup.directory(), "app.sock", transport, serve);
         let more = format!("transport = '{transport}'\nchildren = 20\nkeep = 2\narea = '256 KiB'\n{more}");
         let server = setup.config(&scripted::pool(&[&socket], &more)).start();
-        passes::run(&server, transport, |_| {});
+        let used = if transport == "pass-fd" { "passed" } else { "shared" };
+        passes::run(&server, (transport, used), |_| {});
     }
 }

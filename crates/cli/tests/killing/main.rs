@@ -95,8 +95,10 @@ fn clients_of(server: &Server, processes: &[u32]) -> Vec<(u32, HashSet<u16>)> {
         }
     };
     let sockets: Vec<_> = processes.iter().map(|&process| (process, sockets(process))).collect();
-    // The kernel takes its time for this one.
-    let connections = server.connections();
+    // The kernel takes its time for this one. It lists a part at a time, and may leave out one connection of
+    // those that share a place in its table, if another of them ends between two parts: so it is asked twice.
+    let mut connections = server.connections();
+    connections.extend(server.connections());
     let clients = |theirs: HashSet<u64>| {
         connections.iter().filter(|(_, inode)| theirs.contains(inode)).map(|(&port, _)| port).collect()
     };

@@ -7,7 +7,10 @@ mod git;
 mod killed;
 mod libraries;
 mod nginx;
+mod node;
 mod parameters;
+mod python;
+mod websocket;
 mod wiki;
 
 use std::process::ExitCode;
@@ -19,7 +22,10 @@ fn main() -> ExitCode {
         ("git", git::TESTS),
         ("killed", killed::TESTS),
         ("libraries", libraries::TESTS),
+        ("node", node::TESTS),
         ("parameters", parameters::TESTS),
+        ("python", python::TESTS),
+        ("websocket", websocket::TESTS),
         ("wiki", wiki::TESTS),
     ])
 }

@@ -24,6 +24,7 @@ mod by_ring;
 mod disk;
 mod ending;
 mod get_events;
+mod links;
 mod listings;
 mod measures;
 mod postponed;
@@ -45,6 +46,7 @@ use sys::socket;
 
 use self::accepting::Accepting;
 use self::agenda::Agenda;
+use self::links::Links;
 use self::measures::Measures;
 use self::postponed::Postponed;
 use self::registered::Registered;
@@ -73,6 +75,7 @@ use crate::timers::Timers;
 pub struct EventLoop {
     service: Service,
     connections: Slab<Registered>,
+    links: Links,
     /// The generation of the last connection opened.
     generation: u16,
     accepting: Accepting,
@@ -155,6 +158,7 @@ impl EventLoop {
             measures: Measures::new(&service.clock),
             service,
             connections: Slab::new(),
+            links: Links::new(),
             generation: 0,
             accepting: Accepting::new(listeners, settings, now),
             waiting,

@@ -32,7 +32,8 @@ impl Channel {
     /// used up.
     fn attend(&mut self, service: &mut Service, scratch: &mut [u8]) -> Option<Turn> {
         let mut share = service.quantum;
-        if !self.conversation.owes_something() || self.hung_up && self.line().has_hung_up() {
+        let may_be_gone = self.hung_up && !self.conversation.is_joined();
+        if !self.conversation.owes_something() || may_be_gone && self.line().has_hung_up() {
             let line = Line::of(self.socket.as_fd(), self.tls.is_none(), self.blocks);
             self.conversation.client_has_left(service, line);
             return None;
@@ -49,6 +50,9 @@ impl Channel {
         }
         loop {
             let was_writable = self.writable;
+            if self.conversation.is_joined() && !self.receive_for_application(service, scratch, &mut share) {
+                return None;
+            }
             let line = Line::of(self.socket.as_fd(), self.tls.is_none(), self.blocks);
             let is_full = !self.writable;
             if self.conversation.attend(service, line, scratch, &mut share, is_full) == Attended::IsOver {
@@ -65,10 +69,40 @@ impl Channel {
                 return (attended == Attended::GoesOn).then_some(Turn::Unfinished);
             }
             // Sending may have made room for more. So does noticing that the client is slow.
-            if sent == 0 && self.writable == was_writable {
+            let may_receive = self.readable && self.conversation.takes_input_for_application();
+            if sent == 0 && self.writable == was_writable && !may_receive {
+                // Without events for changes only, this worker would be told of the end again and again.
+                if self.hung_up && !service.hears_hang_ups && self.conversation.has_lost_client() {
+                    let line = Line::of(self.socket.as_fd(), self.tls.is_none(), self.blocks);
+                    self.conversation.client_has_left(service, line);
+                    return None;
+                }
                 return Some(Turn::Application);
             }
         }
+    }
+
+    /// Receives what the client sends on a connection that is joined with the application's, as far as the
+    /// application takes it. `false`: the connection is broken.
+    fn receive_for_application(
+        &mut self,
+        service: &mut Service,
+        scratch: &mut [u8],
+        share: &mut u64,
+    ) -> bool {
+        let mut input = Input::new(scratch);
+        self.conversation.take_up(&mut input);
+        while self.conversation.takes_input_for_application() && self.readable && *share > 0 {
+            self.read(service, &mut input, share);
+            self.conversation.pass_on(service, &mut input);
+        }
+        self.conversation.pass_on(service, &mut input);
+        if self.conversation.owes_something() {
+            return true;
+        }
+        let line = Line::of(self.socket.as_fd(), self.tls.is_none(), self.blocks);
+        self.conversation.client_has_left(service, line);
+        false
     }
 
     /// Takes the request's body, and returns whether it is complete. `None`: the application was given

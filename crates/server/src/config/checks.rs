@@ -112,6 +112,17 @@ fn check_pools(checks: &mut Checks<'_>, settings: &Settings) {
                 let what = format!("there is no pool {missing:?} for a route; allowed: {}", listed(&names));
                 checks.problem_in(item(at, "pool"), list, what);
             }
+            // Keys of routes to pools that speak the other protocol.
+            let (protocol, of_other) = if route.is_proxied {
+                let keys = [("scripts", route.scripts.is_some()), ("program", route.program.is_some())];
+                ("fastcgi", keys.to_vec())
+            } else {
+                ("http", vec![("files_first", route.files_first && route.pool.is_some())])
+            };
+            for (key, _) in of_other.into_iter().filter(|(_, is_said)| *is_said) {
+                let what = format!("allowed: with a pool that has protocol = {protocol:?}");
+                checks.problem_in(item(at, key), list, what);
+            }
         }
         let fallback = files.routes.iter().position(|route| route.fallback.is_some());
         let behind = files.routes.iter().enumerate().skip(fallback.unwrap_or(files.routes.len()));
@@ -186,6 +197,10 @@ fn check_hosts(checks: &mut Checks<'_>, settings: &Settings) {
     }
 }
 
+/// The least stack of a user-level thread that may compute a handshake. Measured with all kinds of keys and
+/// groups, up to RSA of 4096 bits and X25519MLKEM768, it takes 20 to 32 KiB.
+const STACK_FOR_TLS: u64 = 64 << 10;
+
 /// TLS needs a certificate and its key, and a certificate needs an address where TLS is spoken.
 fn check_tls(checks: &mut Checks<'_>, settings: &Settings) {
     let typed = checks.typed;
@@ -212,6 +227,12 @@ fn check_tls(checks: &mut Checks<'_>, settings: &Settings) {
     if !tls.listen.is_empty() && !are_there {
         let what = "TLS needs a certificate; set certificate and key, or for tests tls_self_signed";
         checks.problem("listen_tls", what);
+    }
+    if !tls.listen.is_empty() && settings.user_threads.stack < STACK_FOR_TLS {
+        let least = units::print_size(STACK_FOR_TLS);
+        let what =
+            format!("a TLS handshake takes up to 32 KiB of it; allowed with listen_tls: at least {least}");
+        checks.problem("user_threads.stack", what);
     }
     if tls.listen.is_empty() {
         for key in ["certificate", "redirect_to_https", "hsts"] {

@@ -36,6 +36,9 @@ pub(super) fn doubts(settings: &Settings, typed: &Table, has_file: bool) -> Vec<
         {
             look_at_server((&php.server, site.item("php")), settings, &mut doubts);
         }
+        if let Some(proxy) = files.proxy.as_ref().filter(|_| number.is_none()) {
+            look_at_server((proxy, site.item("proxy")), settings, &mut doubts);
+        }
     }
     let routes = settings.sites.iter().flat_map(|site| &site.files.routes).chain(&settings.files.routes);
     let named: HashSet<_> = routes.filter_map(|route| route.pool.as_deref()).collect();

@@ -263,6 +263,14 @@ pub(super) const KEYS: &[Key] = &[
         ..Key::under("Files")
     },
     Key {
+        name: "proxy",
+        value: "ADDR:PORT|unix:PATH",
+        help: "Where an application that speaks HTTP listens, to answer for what is no file",
+        unset: "there is none",
+        setting: |s| optional(&mut s.files.proxy, pools::proxy()),
+        ..Key::under("Files")
+    },
+    Key {
         name: "small_file",
         value: "SIZE",
         help: "Up to this size a file is sent from memory, such as \"16 KiB\"",

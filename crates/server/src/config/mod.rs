@@ -60,8 +60,8 @@ pub use settings::{
     AcceptLimit, Accepting, AccessLogSettings, AmpedSettings, Architecture, AreaSend, Coalesce,
     ConnectionSettings, CopiesBy, ErrorLog, EventSettings, Events, FileSettings, HandshakeSettings,
     HeaderRule, Limits, Loads, LogFormat, LogLevel, LogTarget, Mapping, PairFiles, Php, PipelineSettings,
-    PlacementSettings, PoolRule, RouteRule, Sends, Settings, SiteSettings, SocketFileSettings, Stages,
-    Symlinks, Timeouts, TlsSettings, Transport, UserThreadSettings, Wake, WhenBehind,
+    PlacementSettings, PoolRule, Protocol, RouteRule, Sends, Settings, SiteSettings, SocketFileSettings,
+    Stages, Symlinks, Timeouts, TlsSettings, Transport, UserThreadSettings, Wake, WhenBehind,
 };
 pub use target::{Part, Target, literal_prefix};
 pub use typed::CommandLine;

@@ -4,7 +4,7 @@ use super::network::ToldOrigin;
 use super::schematics;
 use super::settings::{
     Accepting, Architecture, AreaSend, Coalesce, CopiesBy, Events, Loads, LogFormat, LogLevel, Mapping,
-    Sends, Stages, Symlinks, Transport, Wake, WhenBehind,
+    Protocol, Sends, Stages, Symlinks, Transport, Wake, WhenBehind,
 };
 
 /// A setting that accepts one of a few names.
@@ -115,6 +115,10 @@ impl Named for WhenBehind {
 impl Named for Transport {
     const NAMES: &[(&'static str, Self)] =
         &[("stream", Self::Stream), ("pass-fd", Self::PassFd), ("shared-memory", Self::SharedMemory)];
+}
+
+impl Named for Protocol {
+    const NAMES: &[(&'static str, Self)] = &[("fastcgi", Self::FastCgi), ("http", Self::Http)];
 }
 
 impl Named for AreaSend {

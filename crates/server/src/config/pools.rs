@@ -9,10 +9,11 @@ use super::checks::wrong_with_root;
 use super::error::Problem;
 use super::key::{Field, Key, each, is_empty_list, missing, one, optional, pairs, read_each};
 use super::names::Named;
-use super::settings::{Php, PoolRule, Transport};
+use super::settings::{Php, PoolRule, Protocol, Transport};
 use super::typed::{Item, Table};
 use super::values::{
-    Kind, address, addresses, count, flag, one_of, pair, quoted, size, text, time, unless_off, up_to,
+    Kind, address, addresses, count, flag, one_of, pair, path_from_root, quoted, size, text, time,
+    unless_off, up_to,
 };
 
 /// Bounds of the timeouts for a pool's servers.
@@ -29,7 +30,12 @@ pub(super) const KEYS: &[Key<PoolRule>] = &[
         let read = |item: &_| read_each(item, servers).map(|several| rule.servers = several.concat());
         Field { written, read: Box::new(read) }
     }),
-    Key::of("pools", "children", |rule| one(&mut rule.children, up_to(PoolRule::MOST_AT_ONCE))),
+    Key::of("pools", "protocol", |rule| one(&mut rule.protocol, one_of())),
+    Key::of("pools", "host", |rule| optional(&mut rule.host, authority())),
+    Key::of("pools", "strip_prefix", |rule| optional(&mut rule.strip_prefix, prefix())),
+    Key::of("pools", "add_prefix", |rule| optional(&mut rule.add_prefix, prefix())),
+    Key::of("pools", "rewrite_replies", |rule| one(&mut rule.rewrite_replies, flag())),
+    Key::of("pools", "children", |rule| optional(&mut rule.children, up_to(PoolRule::MOST_AT_ONCE))),
     Key::of("pools", "queue", |rule| one(&mut rule.queue, count(0..=PoolRule::MOST_AT_ONCE.into()))),
     Key::of("pools", "queue_timeout", |rule| one(&mut rule.queue_timeout, time(TIMEOUT))),
     Key::of("pools", "queue_delay", |rule| one(&mut rule.queue_delay, unless_off(time(TIMEOUT)))),
@@ -37,10 +43,12 @@ pub(super) const KEYS: &[Key<PoolRule>] = &[
     Key::of("pools", "connect_timeout", |rule| one(&mut rule.connect_timeout, time(TIMEOUT))),
     Key::of("pools", "timeout", |rule| one(&mut rule.timeout, time(TIMEOUT))),
     Key::of("pools", "total_timeout", |rule| optional(&mut rule.total_timeout, time(TIMEOUT))),
+    Key::of("pools", "upgrades", |rule| one(&mut rule.upgrades, count(0..=PoolRule::MOST_UPGRADES.into()))),
+    Key::of("pools", "upgrade_timeout", |rule| one(&mut rule.upgrade_timeout, time(TIMEOUT))),
     Key::of("pools", "transport", |rule| one(&mut rule.transport, one_of())),
     Key::of("pools", "area", |rule| one(&mut rule.area, size(AREA))),
     Key::of("pools", "area_send", |rule| one(&mut rule.area_send, one_of())),
-    Key::of("pools", "keep", |rule| one(&mut rule.keep, count(0..=PoolRule::MOST_AT_ONCE.into()))),
+    Key::of("pools", "keep", |rule| optional(&mut rule.keep, count(0..=PoolRule::MOST_AT_ONCE.into()))),
     Key::of("pools", "keep_timeout", |rule| one(&mut rule.keep_timeout, time(TIMEOUT))),
     Key::of("pools", "params", |rule| {
         let written = rule.params.iter().map(|(name, value)| pair(name, value));
@@ -69,7 +77,69 @@ pub(super) fn contradictions(rule: &PoolRule, item: &Item, table: &Table) -> Vec
     });
     let has_none =
         is_empty_list(table, "servers").then(|| item.problem_of("servers", "allowed: one or more addresses"));
-    missing("pool", &needed, item, table).chain(has_none).chain(passes_to_remote).collect()
+    let (other, theirs) = of_other_protocol(rule);
+    let of_other = theirs.into_iter();
+    let of_other = of_other.map(|key| item.problem_of(key, format!("allowed: with protocol = {other:?}")));
+    missing("pool", &needed, item, table).chain(has_none).chain(passes_to_remote).chain(of_other).collect()
+}
+
+/// The keys that are set and that only the other protocol has, and that protocol.
+fn of_other_protocol(rule: &PoolRule) -> (&'static str, Vec<&'static str>) {
+    let usual = PoolRule::default();
+    let of_fastcgi = [
+        ("transport", rule.transport != usual.transport),
+        ("area", rule.area != usual.area),
+        ("area_send", rule.area_send != usual.area_send),
+        ("params", rule.params != usual.params),
+        ("trace", rule.trace != usual.trace),
+    ];
+    let of_http = [
+        ("host", rule.host.is_some()),
+        ("strip_prefix", rule.strip_prefix.is_some()),
+        ("add_prefix", rule.add_prefix.is_some()),
+        ("rewrite_replies", rule.rewrite_replies),
+        ("upgrades", rule.upgrades != usual.upgrades),
+        ("upgrade_timeout", rule.upgrade_timeout != usual.upgrade_timeout),
+    ];
+    let (other, keys) = match rule.protocol {
+        Protocol::FastCgi => (Protocol::Http, &of_http[..]),
+        Protocol::Http => (Protocol::FastCgi, &of_fastcgi[..]),
+    };
+    (other.name(), keys.iter().filter(|(_, is_set)| *is_set).map(|(key, _)| *key).collect())
+}
+
+/// A host, with its port if it is not the usual one.
+fn authority() -> Kind<String> {
+    Kind::new(
+        |host: &String| quoted(host),
+        |item| {
+            let host = text(item)?;
+            let is_one = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+            if host.is_empty() || !host.bytes().all(is_one) {
+                return Err(
+                    "allowed: a host, with a port if need be, such as \"app.example:8080\"".to_owned()
+                );
+            }
+            Ok(host)
+        },
+    )
+}
+
+/// The beginning of a path, as it is sent.
+fn prefix() -> Kind<String> {
+    Kind::new(
+        |path: &String| quoted(path),
+        |item| {
+            let path = path_from_root(item)?;
+            let is_sent = |byte: u8| byte.is_ascii_graphic() && !b"?#%\"<>\\^`{|}".contains(&byte);
+            if !path.bytes().all(is_sent) {
+                return Err(
+                    "allowed: a path such as \"/app\", without characters that URLs encode".to_owned()
+                );
+            }
+            Ok(path)
+        },
+    )
 }
 
 /// The name of a pool.
@@ -110,7 +180,22 @@ pub(super) fn php() -> Kind<Php> {
     )
 }
 
+/// An application that speaks HTTP, at one address.
+pub(super) fn proxy() -> Kind<ListenAddress> {
+    Kind::new(address().write, |item| Ok(servers(item)?.swap_remove(0)))
+}
+
 fn servers(item: &Item) -> Result<Vec<ListenAddress>, String> {
+    let typed = text(item).unwrap_or_default();
+    if typed.starts_with("https://") {
+        return Err("there is no TLS to applications; allowed: an address and port such as 127.0.0.1:3000, \
+                    where the application or a proxy for it speaks without TLS, or unix:PATH"
+            .to_owned());
+    }
+    if let Some(rest) = typed.strip_prefix("http://") {
+        let address = rest.trim_end_matches('/');
+        return Err(format!("allowed: an address without a scheme, here \"{address}\"; or unix:PATH"));
+    }
     let servers = addresses(item)?;
     let can_be_connected_to = |server: &ListenAddress| match server {
         ListenAddress::Tcp(address) => address.port() != 0 && !address.ip().is_unspecified(),

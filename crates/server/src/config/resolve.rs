@@ -13,7 +13,7 @@ use super::key::{self, Key};
 use super::keys::KEYS;
 use super::pools;
 use super::routes;
-use super::settings::{Architecture, Settings, Stages, usable_cpus};
+use super::settings::{Architecture, Protocol, Settings, Stages, usable_cpus};
 use super::sites::{self, SITES};
 use super::typed::{Entry, Table, Value};
 
@@ -50,6 +50,7 @@ pub(super) fn read_keys(table: &Table, current: PathBuf) -> (Settings, Vec<Probl
     problems.extend(key::read(&[SITES], table, &mut settings));
     problems.extend(unknown_keys_of_rules(&["headers", "routes", "pools", "sites"], table));
     settle(&mut settings);
+    settle_routes(&mut settings);
     settle_tls(&mut settings, table);
     if !table.contains_key("root") && settings.files.needs_no_root() {
         settings.files.root = PathBuf::new();
@@ -158,6 +159,18 @@ fn settle_tls(settings: &mut Settings, table: &Table) {
         settings.listen.clear();
     }
     settings.listen.extend(settings.tls.listen.iter().cloned());
+}
+
+/// Marks the routes whose pools speak HTTP.
+fn settle_routes(settings: &mut Settings) {
+    let http = settings.pools.iter().filter(|pool| pool.protocol == Protocol::Http);
+    let http: HashSet<_> = http.map(|pool| pool.name.clone()).collect();
+    let sites = settings.sites.iter_mut().map(|site| &mut site.files);
+    for files in std::iter::once(&mut settings.files).chain(sites) {
+        for route in &mut files.routes {
+            route.is_proxied = route.pool.as_ref().is_some_and(|pool| http.contains(pool));
+        }
+    }
 }
 
 /// Sets the default number of copies and workers.

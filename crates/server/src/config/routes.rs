@@ -18,6 +18,7 @@ pub(super) const KEYS: &[Key<RouteRule>] = &[
     Key::of("routes", "pool", |rule| optional(&mut rule.pool, pools::name())),
     Key::of("routes", "scripts", |rule| optional(&mut rule.scripts, pools::ending())),
     Key::of("routes", "program", |rule| optional(&mut rule.program, path())),
+    Key::of("routes", "files_first", |rule| one(&mut rule.files_first, flag())),
     Key::of("routes", "encoded_slashes", |rule| one(&mut rule.encoded_slashes, flag())),
     Key::of("routes", "fallback", |rule| {
         optional(&mut rule.fallback, Kind::new(|path: &String| quoted(path), path_from_root))
@@ -50,6 +51,10 @@ pub(super) fn contradictions(rule: &RouteRule, item: &Item, table: &Table) -> Ve
         _ if !is_said("pool") && (is_said("scripts") || is_said("program")) => {
             let key = if is_said("scripts") { "scripts" } else { "program" };
             item.problem_of(key, "it needs a pool that runs it: add pool = \"NAME\"")
+        }
+        _ if rule.files_first && (!is_said("pool") || is_said("scripts") || is_said("program")) => {
+            let why = "it needs a pool with protocol = \"http\": add pool = \"NAME\"";
+            item.problem_of("files_first", why)
         }
         _ if rule.encoded_slashes && !is_said("pool") && !is_said("fallback") => {
             let why = "no file has a slash in its name: it works only with pool = \"NAME\" or fallback = \

@@ -21,7 +21,8 @@ pub use sys::file::Symlinks;
 pub use tracing::Level as LogLevel;
 
 pub use self::log::{AccessLogSettings, LogFormat, LogTarget, WhenBehind};
-pub use self::pool::{AreaSend, PoolRule, Transport};
+pub use self::pool::{AreaSend, PoolRule, Protocol, Transport};
+use self::site::PROXY;
 pub use self::site::{FileSettings, HeaderRule, Php, RouteRule, SiteSettings};
 pub use self::tls::{HandshakeSettings, PairFiles, TlsSettings};
 
@@ -548,6 +549,7 @@ impl Settings {
             headers: Vec::new(),
             routes: Vec::new(),
             php: None,
+            proxy: None,
             ..self.files.clone()
         }
     }
@@ -555,10 +557,10 @@ impl Settings {
     /// Most idle connections to a pool that a worker keeps. None if each worker has one client, because
     /// there are many such workers.
     pub fn kept_connections(&self, pool: &PoolRule) -> u32 {
-        if self.architecture.is_event_driven() { pool.keep } else { 0 }
+        if self.architecture.is_event_driven() { pool.keep() } else { 0 }
     }
 
-    /// The pools, including those of PHP scripts.
+    /// The pools, including those of PHP scripts and of `proxy`.
     pub fn all_pools(&self) -> impl Iterator<Item = Cow<'_, PoolRule>> {
         let of_sites = self.sites.iter().filter_map(|site| site.files.php.as_ref());
         let mut known = HashSet::new();
@@ -568,7 +570,14 @@ impl Settings {
             servers: vec![php.server.clone()],
             ..PoolRule::default()
         };
-        php.map(move |php| Cow::Owned(pool(php))).chain(self.pools.iter().map(Cow::Borrowed))
+        let proxy = self.files.proxy.iter().map(|server| PoolRule {
+            name: PROXY.to_owned(),
+            protocol: Protocol::Http,
+            servers: vec![server.clone()],
+            ..PoolRule::default()
+        });
+        let own = php.map(pool).chain(proxy);
+        own.map(Cow::Owned).chain(self.pools.iter().map(Cow::Borrowed))
     }
 }
 

@@ -165,6 +165,7 @@ fn every_key_makes_a_difference() {
         "pool = ",
         "name = ",
         "servers = ",
+        "protocol = ",
         "hosts = ",
         "access_log = \"site",
     ];
@@ -323,6 +324,7 @@ tls_self_signed = false
 redirect_to_https = true
 hsts = "365 d"
 php = "unix:php.sock"
+proxy = "127.0.0.1:3000"
 architecture = "sped"
 workers = 1
 copies = 3
@@ -491,6 +493,11 @@ program = "git-http-backend"
 encoded_slashes = true
 
 [[routes]]
+path = "/node/**"
+pool = "b"
+files_first = true
+
+[[routes]]
 fallback = "/404.html"
 
 [[pools]]
@@ -512,6 +519,17 @@ keep_timeout = "3 s"
 params = { A = "b", "C" = "d \"e\"" }
 trace = true
 send_files = { "/protected/" = ".", "/a b/" = "/" }
+
+[[pools]]
+name = "b"
+servers = ["127.0.0.1:3000"]
+protocol = "http"
+host = "app.example:8080"
+strip_prefix = "/node"
+add_prefix = "/v1"
+rewrite_replies = true
+upgrades = 7
+upgrade_timeout = "2 h"
 
 [[sites]]
 hosts = ["Example.org", "*.example.com", "[::1]"]

@@ -107,7 +107,9 @@ impl Routes {
             return None;
         }
         match &self.all[number].action {
-            Action::Program { .. } => return Some(Takes::Elsewhere(Elsewhere(number))),
+            Action::Program { .. } | Action::FilesFirst(_) => {
+                return Some(Takes::Elsewhere(Elsewhere(number)));
+            }
             Action::Scripts { ending, .. } => {
                 let script = &path[..script_length(path, ending)?];
                 self.runner(script).ok()?;

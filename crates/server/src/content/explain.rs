@@ -121,6 +121,7 @@ impl Routes {
             Action::File(Some(fallback)) => {
                 format!("the file {file}, or if there is none {}", String::from_utf8_lossy(fallback))
             }
+            Action::FilesFirst(pool) => format!("the file {file}, or if there is none the pool {pool}"),
             Action::Scripts { pool, .. } => {
                 let done = match self.run(path, b"", false) {
                     Ok(call) => told(&call),

@@ -57,6 +57,10 @@ impl Content {
             Err(Obstacle::Lookup(lookup)) => return Err(Err(lookup.into())),
             Err(Obstacle::Refused(status)) => status,
         };
+        let is_no_file = status == Status::NOT_FOUND || status == Status::FORBIDDEN && path.is_directory();
+        if is_no_file && let Some(route) = self.site(request.asking).routes.behind_files(path.bytes()) {
+            return Err(self.follow(route, path, request, sheet));
+        }
         if status == Status::NOT_FOUND
             && let Some(fallback) = self.site(request.asking).routes.fallback(path.bytes())
         {
@@ -91,6 +95,9 @@ impl Content {
             self.site(request.asking).routes.leads_to(path.bytes(), request.asking.as_owner)
         {
             return self.follow(elsewhere, path, request, sheet);
+        }
+        if let Some(route) = self.site(request.asking).routes.behind_files(path.bytes()) {
+            return self.follow(route, path, request, sheet);
         }
         if !self.site(request.asking).routes.have_applications() {
             return self.answer_other_method(request, sheet);

@@ -56,11 +56,13 @@ pub(super) enum Action {
         ending: Box<[u8]>,
         fallback: Option<Arc<[u8]>>,
     },
-    /// A program of a pool answers all requests.
+    /// A program of a pool answers all requests, or an application that speaks HTTP, which has no file.
     Program {
         pool: Arc<str>,
         file: Box<[u8]>,
     },
+    /// Send the file, or if it does not exist, a pool's application answers.
+    FilesFirst(Arc<str>),
 }
 
 /// Where a path leads.
@@ -119,7 +121,7 @@ impl Routes {
         let number = if as_owner { self.runner_for_owner(path) } else { self.number(path) };
         let Some(number) = number else { return LeadsTo::File(path) };
         let script = match &self.all[number].action {
-            Action::File(_) => return LeadsTo::File(path),
+            Action::File(_) | Action::FilesFirst(_) => return LeadsTo::File(path),
             Action::Scripts { ending, .. } => &path[..script_length(path, ending).unwrap_or(path.len())],
             _ => return LeadsTo::Elsewhere(Elsewhere(number)),
         };
@@ -142,8 +144,10 @@ impl Routes {
 
     /// Whether requests may have methods other than those for files.
     pub(super) fn have_applications(&self) -> bool {
-        let is_one = |route: &Route| matches!(route.action, Action::Scripts { .. } | Action::Program { .. });
-        self.all.iter().any(is_one)
+        self.all.iter().any(|route| match route.action {
+            Action::Scripts { .. } | Action::Program { .. } | Action::FilesFirst(_) => true,
+            Action::File(_) | Action::Redirect(..) | Action::Refuse(_) => false,
+        })
     }
 
     /// How to run the script at the beginning of a path, or the index file `index` in a directory. The
@@ -202,19 +206,33 @@ impl Routes {
             }
             Action::Refuse(status) => Instead::Refuse(*status),
             Action::Program { pool, file } => {
-                let (name, info) = path.split_at(mounted_at(path, route.literal));
-                Instead::Call(Box::new(Call {
-                    site: self.site,
-                    pool: Arc::clone(pool),
-                    file: file.clone(),
-                    name: name.into(),
-                    info: info.into(),
-                    root: Arc::clone(&self.root),
-                }))
+                Instead::Call(Box::new(self.program(pool, file, path, route.literal)))
             }
+            Action::FilesFirst(pool) => Instead::Call(Box::new(self.program(pool, b"", path, route.literal))),
             // These actions never get here.
             Action::File(_) | Action::Scripts { .. } => Instead::Refuse(Status::NOT_FOUND),
         }
+    }
+
+    /// The call of a program that answers all requests of a route. `literal` is the length of the path prefix
+    /// before the first wildcard.
+    fn program(&self, pool: &Arc<str>, file: &[u8], path: &[u8], literal: usize) -> Call {
+        let (name, info) = path.split_at(mounted_at(path, literal));
+        Call {
+            site: self.site,
+            pool: Arc::clone(pool),
+            file: file.into(),
+            name: name.into(),
+            info: info.into(),
+            root: Arc::clone(&self.root),
+        }
+    }
+
+    /// The route whose application answers if there is no file at that path, or with other methods than those
+    /// for files.
+    pub(super) fn behind_files(&self, path: &[u8]) -> Option<Elsewhere> {
+        let number = self.number(path)?;
+        matches!(self.all[number].action, Action::FilesFirst(_)).then_some(Elsewhere(number))
     }
 
     /// The file to send if there is none at that path.
@@ -246,6 +264,12 @@ impl Route {
             (None, None) => {
                 let fallback = rule.fallback.as_ref().map(|path| path.as_bytes().into());
                 match (rule.pool.as_deref(), &rule.program, rule.script_ending()) {
+                    (Some(pool), ..) if rule.is_proxied && rule.files_first => {
+                        Action::FilesFirst(pool.into())
+                    }
+                    (Some(pool), ..) if rule.is_proxied => {
+                        Action::Program { pool: pool.into(), file: Box::default() }
+                    }
                     (Some(pool), Some(file), _) => {
                         Action::Program { pool: pool.into(), file: file.as_os_str().as_bytes().into() }
                     }

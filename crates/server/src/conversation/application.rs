@@ -154,7 +154,7 @@ impl Conversation {
             asks_for,
             origin: service.proxies.origin(&self.peer, self.announced(), head.fields),
             secured: self.secured().cloned(),
-            local: line.local_address(),
+            local: service.gateway.tells_local_address(&call.pool).then(|| line.local_address()).flatten(),
         };
         let mut kept = service.buffers.take();
         kept.extend_from_slice(consumed);
@@ -312,6 +312,36 @@ impl Conversation {
         }
         application.relay.has_received(count);
         true
+    }
+
+    /// Whether the client's connection is joined with the application's.
+    pub fn is_joined(&self) -> bool {
+        self.exchange.application().is_some_and(|application| application.relay.is_joined())
+    }
+
+    /// Whether it is joined, and the client has ended it.
+    pub fn has_lost_client(&self) -> bool {
+        self.exchange.application().is_some_and(|application| application.relay.has_lost_client())
+    }
+
+    /// Whether it is joined, and the application takes bytes from the client.
+    pub fn takes_input_for_application(&self) -> bool {
+        self.exchange.application().is_some_and(|application| application.relay.takes_input())
+    }
+
+    /// Passes all that the client has sent, and its end, to the application that its connection is joined
+    /// with.
+    pub fn pass_on(&mut self, service: &Service, input: &mut Input<'_>) {
+        let eof = self.eof;
+        let Some(application) = self.exchange.application_mut() else { return };
+        let unused = input.unused();
+        let count = unused.len();
+        application.relay.pass_on(unused, service.clock.tick);
+        input.use_up(count);
+        self.rest_unseen = false;
+        if eof {
+            application.relay.client_ends();
+        }
     }
 
     /// Leaves the body for now, and keeps the unused input. Returns the state of the request.
@@ -628,12 +658,13 @@ impl Conversation {
         self.exchange.application().is_some_and(|application| is_due(&application.relay))
     }
 
-    /// `None` unless the client's socket is passed, when only the connection's end matters here. Then
-    /// returns whether the socket may be watched, though that is not necessary. It must not be watched if
-    /// events report a lasting state (`told_of_changes` is false), or if there have been too many events
-    /// already.
+    /// `None` unless the client's socket need not be watched: it is passed, when only the connection's end
+    /// matters here, or it is joined with a server's, and the client has ended it. Then returns whether the
+    /// socket may be watched. It must not be watched if events report a lasting state (`told_of_changes` is
+    /// false), or if there have been too many events already.
     pub fn is_lent(&self, told_of_changes: bool) -> Option<bool> {
-        let application = self.exchange.application().filter(|application| application.relay.is_lent())?;
+        let is_left = |relay: &Relay| relay.is_lent() || relay.has_lost_client();
+        let application = self.exchange.application().filter(|application| is_left(&application.relay))?;
         Some(told_of_changes && application.disturbances < MOST_DISTURBANCES)
     }
 
@@ -695,7 +726,8 @@ impl Application {
     pub(super) fn needs(&self) -> (bool, bool) {
         let relay = &self.relay;
         let has_output = !self.interim.is_empty() || relay.has_output();
-        if relay.is_lent() { (false, false) } else { (relay.awaits_body(), has_output) }
+        let wants_input = relay.awaits_body() || relay.takes_input();
+        if relay.is_lent() { (false, false) } else { (wants_input, has_output) }
     }
 
     /// Checks whether the application or the client takes too long.
@@ -707,7 +739,8 @@ impl Application {
         self.relay.expire(&mut service.gateway, now)?;
         if let Some(look_at) = &mut self.look_at {
             *look_at = now.after(LOOK_TICKS);
-            if line.has_hung_up() {
+            // What a client of a joined connection has sent before its end is still to be passed on.
+            if !self.relay.is_joined() && line.has_hung_up() {
                 return Err(Trouble::Gone);
             }
         }

@@ -44,6 +44,12 @@ sys::shareable! {
         pub shared: Counter,
         /// Replies that came in the stream although the pool has another transport.
         pub fell_back: Counter,
+        /// Connections that are upgraded or have asked for it, when last checked.
+        pub upgraded: Counter,
+        /// Connections that were upgraded so far.
+        pub upgrades: Counter,
+        /// Requests for an upgrade that were refused, because as many connections are upgraded as may be.
+        pub upgrades_refused: Counter,
         /// Times from a request's arrival until it was in flight.
         pub waits_ms: Histogram,
         /// Their sum.
@@ -117,6 +123,13 @@ pub static POOL_METRICS: &[Metric<PoolCounters>] = &[
     metric!(Kind::Counter, passed, "Replies that the application sent to the client itself (pass-fd)"),
     metric!(Kind::Counter, shared, "Replies that lay in memory shared with the application"),
     metric!(Kind::Counter, fell_back, "Replies that came by the stream where another transport is set"),
+    metric!(Kind::Gauge, upgraded, "Connections that are upgraded, or have asked for it"),
+    metric!(Kind::Counter, upgrades, "Connections that were upgraded (WebSocket)"),
+    metric!(
+        Kind::Counter,
+        upgrades_refused,
+        "Requests for an upgrade that were refused, as there were too many"
+    ),
     metric!(
         Kind::Histogram { sum: "wait_us" },
         waits_ms,

@@ -39,14 +39,14 @@ impl Course {
     }
 
     /// The request is complete.
-    pub(super) fn is_complete(&mut self) {
-        self.complete_us = Some(now_us());
+    pub(super) fn is_complete(&mut self, now_us: u64) {
+        self.complete_us = Some(now_us);
         self.counters.requests.add_among_others(1);
     }
 
     /// The request is in flight.
-    pub(super) fn is_in_flight(&mut self) {
-        let now_us = *self.in_flight_us.insert(now_us());
+    pub(super) fn is_in_flight(&mut self, now_us: u64) {
+        self.in_flight_us = Some(now_us);
         self.counters.has_waited(since(self.complete_us, now_us));
     }
 

@@ -59,6 +59,11 @@ impl Delivery {
         this
     }
 
+    /// A delivery of a reply that goes only as fast as the client takes it.
+    pub(super) fn never_on_disk(reply: OpenReply<Pin>, gateway: &Gateway) -> Self {
+        Self { most_spilled: 0, ..Self::new(reply, gateway) }
+    }
+
     /// The part of `bytes` that belongs to the reply: no more than it has promised. `waiting` bytes come
     /// before them in shared memory.
     pub(super) fn wanted<'a>(&self, bytes: &'a [u8], waiting: u64) -> &'a [u8] {
@@ -75,6 +80,15 @@ impl Delivery {
         } else {
             self.behind.extend_from_slice(bytes);
         }
+    }
+
+    /// The buffer that more of the reply may be received into, and how many bytes at most. `None`: what comes
+    /// goes to disk first, is framed, or has to wait.
+    pub(super) fn room_for_body(&mut self) -> Option<(&mut Vec<u8>, u64)> {
+        if self.has_spilled() || self.reply.left() >= self.most_unsent {
+            return None;
+        }
+        self.reply.room_for_body()
     }
 
     /// Writes bytes to disk that have just come and that the client takes later.

@@ -4,6 +4,7 @@ use std::io;
 
 use fastcgi::zero_copy::MOST_FILES;
 use http1::Status;
+use http1::client::ReplyError;
 
 use crate::config::ListenAddress;
 
@@ -63,6 +64,15 @@ pub enum Failure {
     /// A server's reply is malformed.
     #[error(transparent)]
     Reply(#[from] fastcgi::response::Malformed),
+    /// A server's reply is not HTTP/1.1 or 1.0.
+    #[error("the application's reply is not as HTTP has it: {0}")]
+    Http(ReplyError),
+    /// A server switches to a protocol that the request has not offered.
+    #[error("the application switches to a protocol that was not offered to it")]
+    NotOffered,
+    /// As many connections to the pool are upgraded as may be.
+    #[error("too many connections to the application are upgraded (the pool's upgrades)")]
+    TooManyUpgrades,
     /// A reply is shorter than its announced length.
     #[error("the reply is shorter than its Content-Length")]
     Short,
@@ -118,6 +128,7 @@ impl Failure {
             | Self::Busy
             | Self::Full
             | Self::Late
+            | Self::TooManyUpgrades
             | Self::Spool(_) => Status::SERVICE_UNAVAILABLE,
             Self::Unreachable(..)
             | Self::Closed
@@ -136,6 +147,8 @@ impl Failure {
             | Self::NoName
             | Self::TooMuchBeside(_)
             | Self::Reply(_)
+            | Self::Http(_)
+            | Self::NotOffered
             | Self::Short
             | Self::Spill(_)
             | Self::NoPool => Status::BAD_GATEWAY,
@@ -143,6 +156,15 @@ impl Failure {
             Self::Parameter(_) => Status::HEADER_FIELDS_TOO_LARGE,
             Self::LineBreak => Status::NOT_FOUND,
             Self::Unreadable => Status::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl From<ReplyError> for Failure {
+    fn from(error: ReplyError) -> Self {
+        match error {
+            ReplyError::NoReply | ReplyError::CutShort => Self::Closed,
+            error => Self::Http(error),
         }
     }
 }

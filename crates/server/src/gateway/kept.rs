@@ -51,6 +51,13 @@ impl Kept {
         None
     }
 
+    /// Records an event on the connection that is watched by that name. Takes it if it is over.
+    pub(super) fn heed(&mut self, name: u64, readable: bool, hung_up: bool) -> Option<Link> {
+        let at = self.0.iter().position(|idle| idle.link.watched_as == name)?;
+        let is_over = self.0[at].link.is_over_after(readable, hung_up);
+        is_over.then(|| self.0.remove(at).link)
+    }
+
     /// Takes a connection whose time is over.
     pub(super) fn take_old(&mut self, now: Tick) -> Option<Link> {
         let at = self.0.iter().position(|idle| idle.until.reached(now))?;

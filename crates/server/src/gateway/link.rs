@@ -1,5 +1,5 @@
 //! A connection to one server of a pool, for one request, or for several in succession. Its bytes are sent
-//! and received by calls, or by a ring (`by_ring`).
+//! and received by calls, or by a ring (`by_ring`). What is spoken over it is FastCGI or HTTP.
 
 mod by_ring;
 
@@ -9,11 +9,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use fastcgi::record::{self, HEADER_LENGTH, Kind};
 use fastcgi::transport::{self, Lent, Transports};
 use fastcgi::{Output, Params, Role, TooLong, WebServer};
+use http1::Method;
+use http1::client::{Connection, PipelineFull};
 use sys::socket::{self, Slice};
 use sys::tcp_info;
 
 use self::by_ring::ByRing;
 use super::area::Area;
+use super::http_request::AfterReply;
 use super::lent_connection::Lendable;
 use super::spool::Spool;
 use crate::registration::Registration;
@@ -25,18 +28,18 @@ pub struct Link {
     socket: OwnedFd,
     /// What the socket is registered for with its watcher.
     pub registration: Registration,
-    /// The name that the socket is registered by, or was.
+    /// The name that the socket is registered by, or was. 0: it never was.
     pub watched_as: u64,
-    pub(super) protocol: WebServer,
+    pub(super) speaks: Speaks,
     /// The number of the pool's server.
     pub(super) server: usize,
-    /// The request's number. 0: no request has begun, as far as the server knows.
+    /// The request's number in FastCGI. 0: no request has begun, as far as the server knows.
     request: u16,
-    /// Records to be sent, and how many of their bytes are sent.
+    /// Bytes to be sent before the body in `lent`, and how many of them are sent.
     out: Vec<u8>,
     gone: usize,
-    /// How many bytes of the body in memory are the content of the last record. They are sent from where
-    /// they are.
+    /// How many bytes of the body in memory come next. In FastCGI they are the content of the last record.
+    /// They are sent from where they are.
     lent: usize,
     /// All of the request is in `out`, and all of it is sent.
     is_said: bool,
@@ -54,14 +57,33 @@ pub struct Link {
     hung_up: bool,
     /// The server is asked to leave the connection open.
     keeps: bool,
+    /// The connection is joined with a client's: there is no request any more, and its output has no end.
+    is_joined: bool,
     /// There was a request before this one.
     pub(super) is_reused: bool,
     /// Since then the server has reported that it waits for the next request.
     waits: bool,
     /// The server has sent something since the request began.
     pub(super) has_heard: bool,
+    /// The socket is a Unix socket, over which descriptors may come.
+    is_local: bool,
     /// What a ring does for the connection, if there is a ring.
     ring: Option<Box<ByRing>>,
+}
+
+/// What is spoken over a connection.
+#[derive(Debug)]
+pub(super) enum Speaks {
+    FastCgi(WebServer),
+    Http(Box<Http>),
+}
+
+/// A connection over which HTTP is spoken.
+#[derive(Debug, Default)]
+pub(super) struct Http {
+    pub(super) connection: Connection,
+    /// The last reply is over, and the server takes another request.
+    pub(super) is_free: bool,
 }
 
 /// How far a connection is from taking a request.
@@ -113,12 +135,20 @@ const GATHER: usize = 4;
 const MOST_LENT: usize = 65_528;
 
 impl Link {
-    pub(super) fn new(socket: OwnedFd, server: usize, is_up: bool, keeps: bool, has_ring: bool) -> Self {
+    /// A new connection over `socket`, which is a Unix socket if `is_local`.
+    pub(super) fn new(
+        (socket, is_local): (OwnedFd, bool),
+        speaks: Speaks,
+        server: usize,
+        is_up: bool,
+        keeps: bool,
+    ) -> Self {
         Self {
             socket,
+            is_local,
             registration: Registration::None,
             watched_as: 0,
-            protocol: WebServer::default(),
+            speaks,
             server,
             request: 0,
             out: Vec::new(),
@@ -135,11 +165,17 @@ impl Link {
             writable: is_up,
             hung_up: false,
             keeps,
+            is_joined: false,
             is_reused: false,
             waits: false,
             has_heard: false,
-            ring: has_ring.then(Box::default),
+            ring: None,
         }
+    }
+
+    /// From now on a ring moves its bytes.
+    pub(super) fn use_ring(&mut self) {
+        self.ring = Some(Box::default());
     }
 
     /// Records an event.
@@ -179,7 +215,8 @@ impl Link {
         share: &mut u64,
     ) -> io::Result<Option<Transports>> {
         let Some(count) = self.receive(room, share)? else { return Ok(None) };
-        match self.protocol.receive(&room[..count]) {
+        let Speaks::FastCgi(server) = &mut self.speaks else { return Err(io::ErrorKind::InvalidData.into()) };
+        match server.receive(&room[..count]) {
             Ok((_, Output::NeedInput)) if count > 0 => Ok(None),
             // The answer may be padded (section 3.3).
             Ok((used, Output::Knows(knows))) if self.says_no_more(&room[used..count]) => Ok(Some(knows)),
@@ -202,10 +239,11 @@ impl Link {
         lent: Option<Lent<'_>>,
         write_params: impl FnOnce(&mut Params<'_>) -> Result<(), TooLong>,
     ) -> Result<(), TooLong> {
-        (self.is_said, self.is_sent, self.waits) = (false, false, false);
-        self.out.reserve(PARAMS);
-        if self.request == 0 {
-            self.request = self.protocol.begin(&mut self.out, Role::Responder, self.keeps);
+        self.begins();
+        if let Speaks::FastCgi(server) = &mut self.speaks
+            && self.request == 0
+        {
+            self.request = server.begin(&mut self.out, Role::Responder, self.keeps);
         }
         if let Some(lent) = lent {
             transport::lend(&mut self.out, self.request, lent);
@@ -215,6 +253,55 @@ impl Link {
         write_params(&mut params)?;
         params.finish();
         Ok(())
+    }
+
+    /// Begins an HTTP request with this method, after which this becomes of the connection. `write_head`
+    /// writes its head.
+    ///
+    /// # Errors
+    ///
+    /// The reply to another request is still to come.
+    pub(super) fn begin_http(
+        &mut self,
+        (method, afterwards): (Method<'_>, AfterReply),
+        write_head: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), PipelineFull> {
+        self.begins();
+        if let Speaks::Http(http) = &mut self.speaks {
+            http.connection.sent_request(method)?;
+            if afterwards == AfterReply::Switches {
+                http.connection.offer_upgrade();
+            }
+            http.is_free = false;
+        }
+        write_head(&mut self.out);
+        Ok(())
+    }
+
+    /// Joins the connection with a client's. The request had no body.
+    pub(super) fn joins(&mut self) {
+        (self.is_joined, self.keeps, self.is_said) = (true, false, true);
+    }
+
+    /// Adds bytes of the client to the output of a joined connection.
+    pub(super) fn pass_on(&mut self, bytes: &[u8]) {
+        debug_assert!(self.is_joined);
+        if self.gone == self.out.len() {
+            self.out.clear();
+            self.gone = 0;
+        }
+        self.out.extend_from_slice(bytes);
+        self.is_sent = false;
+    }
+
+    /// Bytes of the output that are not sent. Those that a ring sends count as one.
+    pub(super) fn unsent(&self) -> usize {
+        self.out.len() - self.gone + self.lent + usize::from(self.is_sending())
+    }
+
+    fn begins(&mut self) {
+        (self.is_said, self.is_sent, self.waits) = (false, false, false);
+        self.out.reserve(PARAMS);
     }
 
     /// Sends what there is to send, as far as the socket has room and the quantum (`share`) allows.
@@ -275,7 +362,8 @@ impl Link {
         slices[0] = Slice::new(records);
         slices[1] = Slice::new(&rest[..self.lent]);
         let (mut length, mut at, mut count) = (records.len() + self.lent, self.lent, 2);
-        for header in headers.iter_mut().filter(|_| self.lent > 0) {
+        let has_records = matches!(self.speaks, Speaks::FastCgi(_)) && self.lent > 0;
+        for header in headers.iter_mut().filter(|_| has_records) {
             // As `say_more` will write it once the bytes before are sent. An empty record is the end.
             let next = &rest[at..(at + MOST_LENT).min(rest.len())];
             *header = record::header(Kind::Stdin, self.request, next.len());
@@ -294,6 +382,7 @@ impl Link {
             Passes::Area => self.area.as_ref().map(|area| area.as_fd()),
         };
         let sent = match passed {
+            None if slices.len() == 2 && self.lent == 0 => socket::send(&self.socket, records)?,
             None => socket::write_vectored(&self.socket, slices)?,
             Some(passed) => socket::send_with(&self.socket, slices, passed)?,
         };
@@ -324,6 +413,9 @@ impl Link {
 
     fn say_more(&mut self, body: &mut Spool) -> io::Result<()> {
         let left = usize::try_from(body.left()).unwrap_or(usize::MAX);
+        if let Speaks::Http(_) = self.speaks {
+            return self.say_more_of_http(body, left);
+        }
         if left == 0 {
             record::end_of_stream(&mut self.out, Kind::Stdin, self.request);
             self.is_said = true;
@@ -342,6 +434,22 @@ impl Link {
         Ok(())
     }
 
+    /// Adds the body as it is. Its head has its length.
+    fn say_more_of_http(&mut self, body: &mut Spool, left: usize) -> io::Result<()> {
+        if left > SMALL && body.is_in_memory() {
+            self.lent = left;
+        } else if left > 0 {
+            let before = self.out.len();
+            self.out.resize(before + left.min(STDIN), 0);
+            match body.read(&mut self.out[before..])? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => self.out.truncate(before + count),
+            }
+        }
+        self.is_said = self.lent as u64 == body.left();
+        Ok(())
+    }
+
     fn has_unsent(&self) -> bool {
         self.gone < self.out.len() || self.lent > 0 || self.is_sending()
     }
@@ -352,10 +460,25 @@ impl Link {
             charge(share, count);
             return Ok(Some(count));
         }
-        match socket::recv_without(&self.socket, room) {
+        let received = if self.is_local {
+            socket::recv_without(&self.socket, room)
+        } else {
+            socket::recv(&self.socket, room).map(|count| (count, false))
+        };
+        self.note_received(received, room.len(), share)
+    }
+
+    /// Takes note of what a call has received that had so much room.
+    fn note_received(
+        &mut self,
+        received: io::Result<(usize, bool)>,
+        room: usize,
+        share: &mut u64,
+    ) -> io::Result<Option<usize>> {
+        match received {
             Ok((n, has_descriptors)) => {
                 charge(share, n);
-                self.readable = n == room.len() || has_descriptors || n > 0 && self.hung_up;
+                self.readable = n == room || has_descriptors || n > 0 && self.hung_up;
                 self.has_heard |= n > 0;
                 Ok(Some(n))
             }
@@ -370,11 +493,33 @@ impl Link {
         }
     }
 
+    /// Whether [`receive_behind`](Self::receive_behind) is possible. A ring receives by itself, and a Unix
+    /// socket may carry descriptors.
+    pub(super) fn can_receive_behind(&self) -> bool {
+        self.ring.is_none() && !self.is_local
+    }
+
+    /// Receives at most `most` bytes behind what is in `room`, which has room for them, if
+    /// [that is possible](Self::can_receive_behind). `None`: nothing now.
+    pub(super) fn receive_behind(
+        &mut self,
+        room: &mut Vec<u8>,
+        most: usize,
+        share: &mut u64,
+    ) -> io::Result<Option<usize>> {
+        let received = socket::recv_behind(&self.socket, room, most);
+        self.note_received(received.map(|count| (count, false)), most, share)
+    }
+
     /// Whether the connection can be kept for another request. The last request is over, and `behind` has
     /// come after its end.
     pub(super) fn may_rest(&mut self, behind: &[u8]) -> bool {
         let is_over = self.is_said && !self.has_unsent() && self.says_no_more(behind);
-        self.keeps && !self.hung_up && is_over && self.protocol.is_idle()
+        let is_idle = match &self.speaks {
+            Speaks::FastCgi(server) => server.is_idle(),
+            Speaks::Http(http) => http.is_free,
+        };
+        self.keeps && !self.hung_up && is_over && is_idle
     }
 
     /// Makes a connection that may rest wait for the next request. Returns whether it can be kept for
@@ -384,28 +529,42 @@ impl Link {
         self.out.shrink_to(PARAMS);
         self.gone = 0;
         (self.is_reused, self.has_heard) = (true, false);
+        let Speaks::FastCgi(server) = &mut self.speaks else { return !self.hung_up };
         if self.knows.waits {
             self.request = 0;
             return !self.hung_up;
         }
         let mut first = Vec::new();
-        self.request = self.protocol.begin(&mut first, Role::Responder, true);
+        self.request = server.begin(&mut first, Role::Responder, true);
         socket::send(&self.socket, &first).is_ok_and(|sent| sent == first.len())
     }
 
-    /// Whether the server of a resting connection has reported that it waits.
+    /// Whether the server of a resting connection certainly waits: it has reported that, or speaks HTTP,
+    /// where it does so since the end of its reply.
     pub(super) fn is_awaited(&mut self, scratch: &mut [u8]) -> bool {
-        self.knows.waits && (self.waits || matches!(self.readiness(scratch), Readiness::Waits))
+        let waits = match self.speaks {
+            Speaks::FastCgi(_) => self.knows.waits,
+            Speaks::Http(_) => true,
+        };
+        waits && (self.waits || matches!(self.readiness(scratch), Readiness::Waits))
     }
 
     /// The state of a resting connection.
     pub(super) fn readiness(&mut self, scratch: &mut [u8]) -> Readiness {
+        if matches!(self.speaks, Speaks::Http(_)) && self.registration == Registration::Edge && !self.readable
+        {
+            // It is watched, and nothing has come.
+            return Readiness::Waits;
+        }
         match socket::recv(&self.socket, scratch) {
             // A connection with more input than this does not rest.
             Ok(count) if count == 0 || count == scratch.len() => return Readiness::Gone,
             Ok(count) if self.says_no_more(&scratch[..count]) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             _ => return Readiness::Gone,
+        }
+        if let Speaks::Http(_) = self.speaks {
+            return Readiness::Waits;
         }
         if self.knows.waits {
             return if self.waits { Readiness::Waits } else { Readiness::Busy };
@@ -418,10 +577,18 @@ impl Link {
         }
     }
 
+    /// Records an event on a connection that rests. Returns whether it is over: HTTP has nothing to say
+    /// between requests.
+    pub(super) fn is_over_after(&mut self, readable: bool, hung_up: bool) -> bool {
+        self.note(readable, false, hung_up);
+        matches!(self.speaks, Speaks::Http(_)) && (readable || hung_up)
+    }
+
     /// Whether `input` is about no request, or about one that is over. PHP ends some requests twice.
     fn says_no_more(&mut self, mut input: &[u8]) -> bool {
+        let Speaks::FastCgi(server) = &mut self.speaks else { return input.is_empty() };
         loop {
-            match self.protocol.receive(input) {
+            match server.receive(input) {
                 Ok((_, Output::NeedInput)) => return true,
                 Ok((used, Output::Waits)) => {
                     self.waits = true;
@@ -434,9 +601,12 @@ impl Link {
 
     /// Asks the server to give the request up, if it can be asked at once.
     pub(super) fn abort(&mut self) {
-        if !self.has_unsent() && self.setup == Setup::Ready {
+        if !self.has_unsent()
+            && self.setup == Setup::Ready
+            && let Speaks::FastCgi(server) = &mut self.speaks
+        {
             let mut record = Vec::new();
-            self.protocol.abort(&mut record);
+            server.abort(&mut record);
             // The server learns of the end in any case.
             let _ = socket::send(&self.socket, &record);
         }
@@ -453,7 +623,8 @@ impl Link {
     /// The socket, and the memory that was shared over it.
     pub(super) fn into_parts(self) -> (Retired, Option<Box<Area>>) {
         let cancels = self.has_operations().then_some(self.watched_as);
-        (Retired { socket: self.socket, registration: self.registration, cancels }, self.area)
+        let Self { socket, registration, watched_as, area, .. } = self;
+        (Retired { socket, registration, watched_as, cancels }, area)
     }
 }
 
@@ -464,6 +635,8 @@ pub struct Retired {
     pub socket: OwnedFd,
     /// What it is registered for with its watcher.
     pub registration: Registration,
+    /// The name that it was registered by, if it ever was.
+    pub watched_as: u64,
     /// The name of what a ring still receives or sends.
     pub cancels: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Applications that answer requests over FastCGI: PHP and others.
+//! Applications that answer requests over FastCGI or HTTP: PHP and others.
 //!
 //! A request that needs an application's answer becomes a [`Relay`]. The relay stands between the
 //! request's client and one server of a [pool]:
@@ -23,6 +23,9 @@
 //! the reply passes through no process here ([`lent_connection`]). Or the application writes the reply into
 //! memory shared with this server, which sends it from there ([`area`]). Over TCP, a server whose connections
 //! are to be kept is asked whether it reports when it waits for a request.
+//!
+//! An application that speaks HTTP has the same queue, spool and delivery. Only what the link says and hears
+//! differs (`http_request`, `relay/http`).
 
 mod area;
 mod asker;
@@ -30,6 +33,7 @@ mod composing;
 mod course;
 mod delivery;
 mod failure;
+pub mod http_request;
 mod kept;
 mod lent_connection;
 mod link;
@@ -38,6 +42,7 @@ mod pool;
 mod relay;
 mod send_files;
 mod spool;
+mod upgrade;
 
 use std::borrow::Cow;
 use std::os::fd::AsFd;
@@ -139,6 +144,11 @@ impl Gateway {
         }
     }
 
+    /// Whether an application of a pool is told the address that its client has connected to.
+    pub fn tells_local_address(&self, name: &str) -> bool {
+        self.pool(name).is_some_and(|pool| self.pools[pool].http.is_none())
+    }
+
     /// Whether applications of a pool get TRACE requests. An application that repeats what it received
     /// repeats cookies, too.
     pub fn takes_trace(&self, name: &str) -> bool {
@@ -164,16 +174,24 @@ impl Gateway {
         Some(retired)
     }
 
-    /// Takes a connection that is not to be watched any more. Then call [`keep`](Self::keep) with it.
+    /// Takes a connection that no request uses any more. Then call [`keep`](Self::keep) with it. It may stay
+    /// watched where events report changes only. Then [`heed_kept`](Self::heed_kept) takes them.
     pub fn take_resting(&mut self) -> Option<(usize, Link)> {
         self.resting.pop()
     }
 
-    /// Keeps a connection that is not watched, for another request to its pool.
+    /// Keeps a connection for another request to its pool.
     pub fn keep(&mut self, (pool, link): (usize, Link), now: Tick) {
         if self.pools[pool].keep > 0 {
             self.kept.put(pool, link, now.after(self.pools[pool].keep_ticks));
         } else {
+            self.retire(link);
+        }
+    }
+
+    /// There is an event for a kept connection, which is watched by that name.
+    pub fn heed_kept(&mut self, name: u64, readable: bool, hung_up: bool) {
+        if let Some(link) = self.kept.heed(name, readable, hung_up) {
             self.retire(link);
         }
     }

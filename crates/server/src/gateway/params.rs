@@ -15,11 +15,10 @@ use crate::proxies::origin::Origin;
 /// The name of this server for applications.
 const SOFTWARE: &str = concat!("sluice/", env!("CARGO_PKG_VERSION"));
 
-/// Fields about the client's connection with this server, and fields that could forge parameters of other
-/// meaning.
-const DROPPED: [&str; 14] = [
+/// Fields about the client's connection with this server, those that are written from other sources, and
+/// those that could forge something else. No application gets them as they came.
+const DROPPED: [&str; 13] = [
     "content-length",
-    "content-type",
     "connection",
     // If the target is absolute, the host is in the target.
     "host",
@@ -158,7 +157,9 @@ fn write_told(params: &mut Params<'_>, asker: &Asker) -> Result<(), TooLong> {
 fn write_fields(params: &mut Params<'_>, fields: &[(&[u8], &[u8])]) -> Result<(), TooLong> {
     for (at, (name, first)) in fields.iter().enumerate() {
         let is_same = |other: &&(&[u8], &[u8])| other.0.eq_ignore_ascii_case(name);
-        if !is_passed_on(name) || fields[..at].iter().any(|other| is_same(&other)) {
+        // CONTENT_TYPE has it.
+        let is_type = name.eq_ignore_ascii_case(b"content-type");
+        if is_type || !is_passed_on(name) || fields[..at].iter().any(|other| is_same(&other)) {
             continue;
         }
         if fields[at + 1..].iter().any(|other| is_same(&other)) {
@@ -173,10 +174,10 @@ fn write_fields(params: &mut Params<'_>, fields: &[(&[u8], &[u8])]) -> Result<()
     Ok(())
 }
 
-/// Whether an application gets a field. CGI turns `_` and `.` into `_`, as it does `-`, so a field whose
-/// name has those could pose as another one. Fields in which proxies report the client and the target are
-/// never passed on as they came, because anyone may have written their values.
-fn is_passed_on(name: &[u8]) -> bool {
+/// Whether an application may get a field. Many turn `_` and `.` into `_`, as they do `-`, so a field whose
+/// name has those could pose as another one. No application gets fields in which proxies report the client
+/// and the target as they came, because anyone may have written their values.
+pub(super) fn is_passed_on(name: &[u8]) -> bool {
     let is_plain = name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
     let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
     let speaks_for_others = TOLD.iter().any(|told| is(told))

@@ -9,12 +9,15 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use fastcgi::WebServer;
 use fastcgi::transport::Transports;
 use http1::{Tick, Timeouts};
 use sys::client;
 
+use super::http_request::HttpTerms;
+use super::link::Speaks;
 use super::send_files::{self, SendFiles};
-use crate::config::{AreaSend, ListenAddress, PoolRule, Transport};
+use crate::config::{AreaSend, ListenAddress, PoolRule, Protocol, Transport};
 use crate::content::SiteNumber;
 
 /// Servers that run one application.
@@ -24,6 +27,8 @@ pub(super) struct Pool {
     servers: Vec<Server>,
     pub(super) timeouts: PoolTimeouts,
     pub(super) params: Vec<(String, String)>,
+    /// What requests over HTTP have of the pool's settings. `None`: it speaks FastCGI.
+    pub(super) http: Option<HttpTerms>,
     pub(super) send_files: SendFiles,
     /// Whether TRACE requests go to the pool.
     pub(super) trace: bool,
@@ -47,6 +52,8 @@ pub(super) struct PoolTimeouts {
     pub(super) quiet: u32,
     /// In total.
     pub(super) total: Option<u32>,
+    /// Without a byte in either direction, on a connection that was upgraded.
+    pub(super) upgraded: u32,
 }
 
 #[derive(Debug)]
@@ -94,8 +101,10 @@ impl Pool {
                 connect: ticks(rule.connect_timeout),
                 quiet: ticks(rule.timeout),
                 total: rule.total_timeout.map(ticks),
+                upgraded: ticks(rule.upgrade_timeout),
             },
             params: params(rule),
+            http: (rule.protocol == Protocol::Http).then(|| HttpTerms::of(rule)),
             send_files: SendFiles::new(rule, directories),
             trace: rule.trace,
             transport: rule.transport,
@@ -147,13 +156,21 @@ impl Pool {
         let server = &self.servers[server];
         let is_plain = server.plain_until.is_some_and(|until| !until.reached(now));
         let wants = self.transport != Transport::Stream || self.keep > 0 && server.address.is_tcp();
-        wants && !is_plain
+        self.http.is_none() && wants && !is_plain
     }
 
     /// Whether to ask a server to leave its connection open. `asks`: whether it is asked for its
     /// transports. Over TCP, only a server that is asked can show whether it still works on a request.
     pub(super) fn keeps(&self, server: usize, asks: bool) -> bool {
-        self.keep > 0 && (asks || !self.servers[server].address.is_tcp())
+        self.keep > 0 && (asks || self.http.is_some() || !self.servers[server].address.is_tcp())
+    }
+
+    /// What is spoken over a new connection.
+    pub(super) fn speaks(&self) -> Speaks {
+        match self.http {
+            Some(_) => Speaks::Http(Box::default()),
+            None => Speaks::FastCgi(WebServer::default()),
+        }
     }
 
     /// Whether a server that was asked supports what it was asked for.

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! Body --> Queued --> Due --> Asking --> Over
-//!                               `--> Emptying --'
+//!                               |--> Emptying --|
+//!                               `--> Joined ----'
 //! ```
 //!
 //! The stages:
@@ -13,18 +14,21 @@
 //! - `Asking`: the request is sent while its reply is received.
 //! - `Emptying`: some of the reply lies in memory that is shared over a connection to be kept. The
 //!   connection waits until that is sent.
+//! - `Joined`: the server has switched to another protocol, and bytes pass both ways.
 //! - `Over`: the rest of the reply is for the client to take.
 //!
 //! The first failure ends the relay with a [`Failure`]. Once a part of the reply has been sent to the
 //! client, the connection can only be reset.
 //!
 //! `setup` finds a server. `lending` handles a passed client socket, and `sharing` handles shared memory.
-//! `deadlines` has the deadlines.
+//! `deadlines` has the deadlines. `joined` passes bytes both ways.
 //!
 //! While the client's socket is [passed](super::lent_connection), there is no reply here. The server then
 //! reports that it gives the socket back.
 
 mod deadlines;
+mod http;
+mod joined;
 mod lending;
 mod setup;
 mod sharing;
@@ -45,9 +49,10 @@ use super::course::{Course, Spent};
 use super::delivery::Delivery;
 use super::failure::Failure;
 use super::lent_connection::LentConnection;
-use super::link::{Link, Setup};
+use super::link::{Link, Setup, Speaks};
 use super::pool::{PoolTimeouts, Tried};
 use super::spool::Spool;
+use super::upgrade;
 use super::{Gateway, Tools};
 use crate::account::Account;
 use crate::config::Transport;
@@ -75,6 +80,11 @@ pub struct Relay {
     tried: Tried,
     /// A kept connection broke, and the request is sent once more.
     is_repeated: bool,
+    /// The request offers to switch to another protocol, and has a place among the connections that may.
+    /// After the switch: the client sends no more.
+    offers_upgrade: bool,
+    joining: Option<Ticket>,
+    is_client_gone: bool,
     /// The head of the reply, until it is whole.
     head: Vec<u8>,
     scan: response::Scan,
@@ -116,6 +126,7 @@ enum Stage {
     Due(Option<Tick>),
     Asking(Link),
     Emptying(Link),
+    Joined(Link),
     Over,
 }
 
@@ -146,6 +157,7 @@ impl Relay {
         if [&call.name, &call.info].iter().any(|part| part.iter().any(|byte| matches!(byte, b'\r' | b'\n'))) {
             return Err(Failure::LineBreak);
         }
+        let speaks_http = gateway.pools[pool].http.is_some();
         Ok(Self {
             call,
             consumed,
@@ -159,6 +171,9 @@ impl Relay {
             body: Spool::default(),
             tried: Tried::default(),
             is_repeated: false,
+            offers_upgrade: speaks_http && upgrade::offered(head).next().is_some(),
+            joining: None,
+            is_client_gone: false,
             head: Vec::new(),
             scan: response::Scan::default(),
             delivery: None,
@@ -230,14 +245,18 @@ impl Relay {
     /// The queue has no room.
     pub fn end_body(&mut self, gateway: &mut Gateway, now: Tick) -> Result<(), Failure> {
         (self.asked_at, self.due_since) = (now, now);
-        self.course.is_complete();
+        let now_us = now_us();
+        self.course.is_complete(now_us);
+        if self.offers_upgrade {
+            self.ask_to_join(gateway)?;
+        }
         let (worker, account) = (gateway.queue_handle.worker(), Account::of(&self.asker.client));
-        let (entry, woken) = gateway.queue_handle.queue(self.pool).enter(worker, account, now_us());
+        let (entry, woken) = gateway.queue_handle.queue(self.pool).enter(worker, account, now_us);
         gateway.wake(woken);
         match entry {
             Entry::Goes(ticket) => {
                 self.flying = Some(ticket);
-                self.course.is_in_flight();
+                self.course.is_in_flight(now_us);
                 self.stage = Stage::Due(None);
                 Ok(())
             }
@@ -290,6 +309,7 @@ impl Relay {
         loop {
             match &mut self.stage {
                 Stage::Body | Stage::Over => return Ok(()),
+                Stage::Joined(_) => return self.exchange_joined(gateway, tools),
                 Stage::Emptying(_) => {
                     self.end_emptying(gateway);
                     return Ok(());
@@ -305,7 +325,7 @@ impl Relay {
                     gateway.waits.end();
                     if let Stage::Queued(ticket) = std::mem::replace(&mut self.stage, Stage::Due(None)) {
                         self.flying = Some(ticket);
-                        self.course.is_in_flight();
+                        self.course.is_in_flight(now_us());
                     }
                     self.due_since = tools.now;
                 }
@@ -392,9 +412,16 @@ impl Relay {
         if !link.readable || !wants_input || *tools.share == 0 {
             return Ok(false);
         }
+        if let Speaks::Http(_) = link.speaks
+            && let Some(received) = self.receive_http_body(gateway, tools)?
+        {
+            return Ok(received);
+        }
+        let Stage::Asking(link) = &mut self.stage else { return Ok(false) };
         let received = link.receive(tools.scratch, tools.share).map_err(Failure::Broken)?;
         let Some(count) = received else { return Ok(link.readable) };
-        if count == 0 {
+        // Over HTTP, the end of the connection may be that of the reply.
+        if count == 0 && matches!(link.speaks, Speaks::FastCgi(_)) {
             if !self.has_whole_reply() {
                 return Err(Failure::Closed);
             }
@@ -402,7 +429,12 @@ impl Relay {
             return self.end_reply(gateway, tools).map(|()| false);
         }
         let mut input = std::mem::take(&mut tools.scratch);
-        let taken = self.take_in(gateway, &input[..count], tools);
+        let taken = match self.stage {
+            Stage::Asking(Link { speaks: Speaks::Http(_), .. }) => {
+                self.take_in_http(gateway, &input[..count], count == 0, tools)
+            }
+            _ => self.take_in(gateway, &input[..count], tools),
+        };
         std::mem::swap(&mut tools.scratch, &mut input);
         if let Some(Err(error)) = self.delivery.as_mut().map(|delivery| delivery.put_by((gateway, self.pool)))
         {
@@ -420,8 +452,10 @@ impl Relay {
         tools: &mut Tools<'_>,
     ) -> Result<(), Failure> {
         loop {
-            let Stage::Asking(link) = &mut self.stage else { return Ok(()) };
-            let (used, output) = link.protocol.receive(input)?;
+            let Stage::Asking(Link { speaks: Speaks::FastCgi(server), .. }) = &mut self.stage else {
+                return Ok(());
+            };
+            let (used, output) = server.receive(input)?;
             match output {
                 Output::NeedInput => return Ok(()),
                 Output::Stdout(_) if self.lent_connection.is_some() => return Err(Failure::TwoReplies),
@@ -486,18 +520,30 @@ impl Relay {
         self.head.extend_from_slice(bytes);
         if let Some(end) = self.scan.find_end(&self.head, MOST_HEAD)? {
             let head = std::mem::take(&mut self.head);
-            let parsed = response::parse(&head[..end])?;
-            if let Some(file) = gateway.pools[self.pool].send_files.named(&parsed, self.call.site)? {
-                self.named = Some(Box::new(Named::File(file)));
-                return Ok(());
-            }
-            if let Some(mut composing) = Composing::new(&parsed)? {
+            self.take_head(gateway, &response::parse(&head[..end])?, tools)?;
+            if let Some(composing) = &mut self.composing {
                 composing.take(&head[end..])?;
-                self.composing = Some(Box::new(composing));
-                return Ok(());
             }
-            let mut reply = self.open(&parsed, tools);
-            reply.supply(tools.limits, tools.now, &head[end..]);
+            if let Some(delivery) = &mut self.delivery {
+                delivery.reply_mut().supply(tools.limits, tools.now, &head[end..]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the head of the reply.
+    fn take_head(
+        &mut self,
+        gateway: &Gateway,
+        head: &response::Head<'_>,
+        tools: &mut Tools<'_>,
+    ) -> Result<(), Failure> {
+        if let Some(file) = gateway.pools[self.pool].send_files.named(head, self.call.site)? {
+            self.named = Some(Box::new(Named::File(file)));
+        } else if let Some(composing) = Composing::new(head)? {
+            self.composing = Some(Box::new(composing));
+        } else {
+            let reply = self.open(head, tools);
             self.delivery = Some(Delivery::new(reply, gateway));
         }
         Ok(())
@@ -574,6 +620,7 @@ impl Relay {
             gateway.close_area(&area);
         }
         self.leave_queue(gateway);
+        self.join_no_more(gateway);
         self.tell_errors();
         let (spill, reply) = self.delivery.map(Delivery::end).unzip();
         for spool in [Some(self.body), spill].iter().flatten() {
@@ -588,7 +635,7 @@ impl Relay {
     /// Gives up the server's connection, if there is one.
     fn let_go(&mut self, gateway: &mut Gateway) {
         match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Asking(mut link) | Stage::Emptying(mut link) => {
+            Stage::Asking(mut link) | Stage::Emptying(mut link) | Stage::Joined(mut link) => {
                 gateway.pools[self.pool].end(link.server);
                 // What the client has not taken stays.
                 if let Some(mut area) = link.area.take_if(|area| area.is_in_use()) {
@@ -644,6 +691,7 @@ impl Relay {
         match failure {
             Failure::Full => counters.refused.add_among_others(1),
             Failure::Late => counters.expired.add_among_others(1),
+            Failure::TooManyUpgrades => counters.upgrades_refused.add_among_others(1),
             _ => {}
         }
     }
@@ -679,7 +727,7 @@ impl Relay {
 
     /// Whether the server has sent something that has not been received.
     pub fn has_input(&self) -> bool {
-        matches!(&self.stage, Stage::Asking(link) if link.readable)
+        matches!(&self.stage, Stage::Asking(link) | Stage::Joined(link) if link.readable)
     }
 
     /// The pool's name.
@@ -700,7 +748,7 @@ impl Relay {
     /// The server's connection, if there is one.
     pub fn link(&mut self) -> Option<&mut Link> {
         match &mut self.stage {
-            Stage::Asking(link) | Stage::Emptying(link) => Some(link),
+            Stage::Asking(link) | Stage::Emptying(link) | Stage::Joined(link) => Some(link),
             _ => None,
         }
     }
@@ -708,7 +756,7 @@ impl Relay {
     /// The socket of the server's connection, if there is one.
     pub fn link_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.stage {
-            Stage::Asking(link) => Some(link.as_fd()),
+            Stage::Asking(link) | Stage::Joined(link) => Some(link.as_fd()),
             _ => None,
         }
     }
@@ -717,6 +765,7 @@ impl Relay {
     pub fn link_waits_for(&self) -> (bool, bool) {
         match &self.stage {
             Stage::Asking(link) => link.waits_for(self.wants_input()),
+            Stage::Joined(link) => link.waits_for(self.wants_input() && !self.is_client_gone),
             _ => (false, false),
         }
     }

@@ -1,13 +1,13 @@
 //! Applications in the event loop, and queues. The loop watches the sockets of applications' servers for the
-//! connections that have a request there. It watches a wake-up, the service's `wakeup`, for connections whose
-//! request or TLS handshake waits in a queue.
+//! connections that have a request there, and those that are kept for other requests. It watches a wake-up,
+//! the service's `wakeup`, for connections whose request or TLS handshake waits in a queue.
 
 use std::os::fd::AsFd;
 
 use sys::event::Ready;
 
-use super::EventLoop;
 use super::registered::Registered;
+use super::{EventLoop, Name};
 use crate::architecture::common::token::{Kind, Token};
 use crate::gateway::Retired;
 use crate::registration::Registration;
@@ -22,19 +22,16 @@ impl EventLoop {
         if self.service.outbox.is_some() {
             return self.watch_link_by_ring(index);
         }
+        let user = Name { index, generation: registered.generation };
         let Some((link, waits)) = registered.conversation.link() else { return true };
-        if link.watched_as != token {
-            // It may be watched for the connection that used it before.
-            self.waiting.events.remove_if(link.as_fd(), link.registration);
-            (link.registration, link.watched_as) = (Registration::None, token);
-        }
+        link.watched_as = self.links.give(link.watched_as, user);
         if waits == (false, false) && !self.waiting.events.is_edge_triggered() {
             // Otherwise the mechanism would report again and again that a server has closed.
             self.waiting.events.remove_if(link.as_fd(), link.registration);
             link.registration = Registration::None;
             return true;
         }
-        match self.waiting.events.await_events(link.as_fd(), token, link.registration, waits) {
+        match self.waiting.events.await_events(link.as_fd(), link.watched_as, link.registration, waits) {
             Ok(registration) => {
                 link.registration = registration;
                 true
@@ -63,15 +60,23 @@ impl EventLoop {
         true
     }
 
-    /// There is an event for the socket of a connection's application.
+    /// There is an event for the socket of an application's server.
     pub(super) fn heed_link(&mut self, token: Token, event: Ready) {
+        let is_over = event.hang_up || event.error;
+        // A ring watches a link for one user only, and names it after that.
+        let of_ring =
+            self.service.outbox.as_ref().map(|_| Name { index: token.index, generation: token.generation });
+        let Some(Name { index, generation }) = of_ring.or_else(|| self.links.user(event.token)) else {
+            return self.service.gateway.heed_kept(event.token, event.readable, is_over);
+        };
+        let token = Token { kind: Kind::Client, generation, index };
         let Some(registered) = Registered::named(&mut self.connections, token) else { return };
         let Some((link, _)) = registered.conversation.link() else { return };
         if link.watched_as != event.token {
             return;
         }
-        link.note(event.readable, event.writable, event.hang_up || event.error);
-        self.agenda.add(token.index, registered);
+        link.note(event.readable, event.writable, is_over);
+        self.agenda.add(index, registered);
     }
 
     /// The wake-up (`wakeup`) has been signalled.
@@ -96,11 +101,17 @@ impl EventLoop {
             self.let_called_go();
         }
         while let Some((pool, mut link)) = self.service.gateway.take_resting() {
-            self.waiting.events.remove_if(link.as_fd(), link.registration);
-            link.registration = Registration::None;
+            self.links.keep(link.watched_as);
+            if !self.waiting.events.is_edge_triggered() || self.service.outbox.is_some() {
+                // Otherwise the mechanism would report again and again that a server has closed.
+                self.waiting.events.remove_if(link.as_fd(), link.registration);
+                link.registration = Registration::None;
+            }
             self.service.gateway.keep((pool, link), self.service.clock.tick);
         }
-        while let Some(Retired { socket, registration, cancels }) = self.service.gateway.take_retired() {
+        while let Some(retired) = self.service.gateway.take_retired() {
+            let Retired { socket, registration, watched_as, cancels } = retired;
+            self.links.forget(watched_as);
             self.waiting.events.forget_closing(socket.as_fd(), registration);
             if let Some(ring) = self.waiting.events.ring() {
                 // Closed behind its operations.

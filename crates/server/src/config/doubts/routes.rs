@@ -37,9 +37,9 @@ struct Takers {
 pub(super) fn look(site: &Site<'_>, doubts: &mut Doubts) {
     let mut at = 0;
     let routes = site.files.all_routes().map(|rule| {
-        // The route of `php` is the only one that was not typed as a route.
+        // The routes of `php` and `proxy` are the only ones that were not typed as routes.
         let item = if matches!(rule, Cow::Owned(_)) {
-            site.item("php")
+            site.item(if rule.is_proxied { "proxy" } else { "php" })
         } else {
             at += 1;
             site.of_route(at - 1, "path")

@@ -1,10 +1,20 @@
-//! Pools of application processes that speak FastCGI, and how their replies reach the clients.
+//! Pools of application processes that speak FastCGI or HTTP, and how their replies reach the clients.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::address::ListenAddress;
+
+/// What an application speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// FastCGI 1.
+    #[default]
+    FastCgi,
+    /// HTTP/1.1.
+    Http,
+}
 
 /// How an application's replies reach their clients (Yeung 2010, chapters 2 and 3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,16 +38,27 @@ pub enum AreaSend {
     Sendfile,
 }
 
-/// Application processes that speak FastCGI, at one or several addresses.
+/// Application processes that speak the same protocol, at one or several addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolRule {
     /// The name that routes use.
     pub name: String,
     /// The addresses of the servers. A request goes to the server with the fewest requests in flight.
     pub servers: Vec<ListenAddress>,
+    /// What they speak.
+    pub protocol: Protocol,
+    /// With HTTP: the Host of requests. `None`: the client's.
+    pub host: Option<String>,
+    /// With HTTP: a path that begins the client's paths, and is left out.
+    pub strip_prefix: Option<String>,
+    /// With HTTP: a path that is put in front of paths.
+    pub add_prefix: Option<String>,
+    /// With HTTP: paths of the application in `Location` and cookies become those of its clients.
+    pub rewrite_replies: bool,
     /// Most requests in flight, for all workers together. Set it to the application's number of children
     /// (processes, threads).
-    pub children: NonZeroU32,
+    /// `None`: 5 with FastCGI, and 128 with HTTP.
+    pub children: Option<NonZeroU32>,
     /// Most requests that wait in the queue.
     pub queue: u32,
     /// How long a request may wait in the queue.
@@ -54,14 +75,19 @@ pub struct PoolRule {
     /// How long a request may take, from its complete arrival to the end of the application's reply.
     /// Enforced only once the request is in flight.
     pub total_timeout: Option<Duration>,
+    /// With HTTP: most connections that are upgraded at a time, to WebSocket for example. 0: none is.
+    pub upgrades: u32,
+    /// How long an upgraded connection may be silent in both directions.
+    pub upgrade_timeout: Duration,
     /// How replies reach their clients, if the application supports it.
     pub transport: Transport,
     /// Bytes of memory that each connection shares with the application.
     pub area: u64,
     /// How the server sends from shared memory.
     pub area_send: AreaSend,
-    /// Most idle connections that a worker keeps for later requests.
-    pub keep: u32,
+    /// Most idle connections that a worker keeps for later requests. `None`: none with FastCGI, and with HTTP
+    /// as many as requests may be in flight.
+    pub keep: Option<u32>,
     /// How long a worker keeps an idle connection.
     pub keep_timeout: Duration,
     /// Additional parameters for each request, by name.
@@ -76,6 +102,30 @@ pub struct PoolRule {
 impl PoolRule {
     /// Most requests of a pool, in flight and waiting together.
     pub const MOST_AT_ONCE: u32 = 2048;
+
+    /// Most upgraded connections of a pool.
+    pub const MOST_UPGRADES: u32 = 1 << 16;
+
+    /// Most requests in flight.
+    pub fn children(&self) -> u32 {
+        // A process of PHP has one request. An HTTP server has as many as it accepts.
+        let usual = match self.protocol {
+            Protocol::FastCgi => 5,
+            Protocol::Http => 128,
+        };
+        self.children.map_or(usual, NonZeroU32::get)
+    }
+
+    /// Most idle connections that a worker keeps.
+    pub fn keep(&self) -> u32 {
+        let usual = match self.protocol {
+            Protocol::FastCgi => 0,
+            // With fewer, some requests of a busy worker find none, and a connection costs as much CPU time
+            // as two requests.
+            Protocol::Http => self.children(),
+        };
+        self.keep.unwrap_or(usual)
+    }
 }
 
 impl Default for PoolRule {
@@ -83,7 +133,12 @@ impl Default for PoolRule {
         Self {
             name: String::new(),
             servers: Vec::new(),
-            children: NonZeroU32::new(5).unwrap_or(NonZeroU32::MIN),
+            protocol: Protocol::FastCgi,
+            host: None,
+            strip_prefix: None,
+            add_prefix: None,
+            rewrite_replies: false,
+            children: None,
             queue: 1000,
             queue_timeout: Duration::from_secs(10),
             queue_delay: Some(Duration::from_millis(100)),
@@ -91,10 +146,12 @@ impl Default for PoolRule {
             connect_timeout: Duration::from_secs(5),
             timeout: Duration::from_mins(1),
             total_timeout: None,
+            upgrades: 10_000,
+            upgrade_timeout: Duration::from_hours(1),
             transport: Transport::Stream,
             area: 640 << 10,
             area_send: AreaSend::Copy,
-            keep: 0,
+            keep: None,
             keep_timeout: Duration::from_secs(10),
             params: Vec::new(),
             trace: false,

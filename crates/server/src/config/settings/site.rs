@@ -88,6 +88,8 @@ pub struct FileSettings {
     /// The application that runs the root's PHP scripts. Its route stands before the first route that has
     /// a fallback, or after all routes if none has one.
     pub php: Option<Php>,
+    /// The application that answers for what is no file. Its route stands behind all others.
+    pub proxy: Option<ListenAddress>,
     /// Endings of script names in all sites. No file with such a name is sent, because another site's
     /// root may be reachable from here. If this is empty, the endings of this site's routes apply.
     pub scripts: Arc<[String]>,
@@ -102,6 +104,8 @@ pub struct Php {
     pub server: ListenAddress,
 }
 
+/// The name of the pool of `proxy`.
+pub(super) const PROXY: &str = "proxy";
 /// The default ending of script names.
 const SCRIPT_ENDING: &str = ".php";
 /// The index name that comes first when PHP scripts are run.
@@ -132,6 +136,7 @@ impl FileSettings {
             headers: Vec::new(),
             routes: Vec::new(),
             php: None,
+            proxy: None,
             scripts: Arc::default(),
         }
     }
@@ -146,7 +151,8 @@ impl FileSettings {
 
     /// The routes, including the PHP route, which stands directly before the first route with a fallback.
     /// So requests that earlier routes refuse or redirect run no script, and an existing script needs no
-    /// fallback. The PHP route takes encoded slashes if the route with that fallback does.
+    /// fallback. The PHP route takes encoded slashes if the route with that fallback does. The last route is
+    /// that of `proxy`.
     pub fn all_routes(&self) -> impl Iterator<Item = Cow<'_, RouteRule>> {
         let fallback = self.routes.iter().position(|route| route.fallback.is_some());
         let encoded_slashes = fallback.is_some_and(|fallback| self.routes[fallback].encoded_slashes);
@@ -157,7 +163,13 @@ impl FileSettings {
         let php = self.php.iter().map(route);
         let (before, behind) = self.routes.split_at(fallback.unwrap_or(self.routes.len()));
         let [before, behind] = [before, behind].map(|routes| routes.iter().map(Cow::Borrowed));
-        before.chain(php.map(Cow::Owned)).chain(behind)
+        let proxy = self.proxy.iter().map(|_| RouteRule {
+            pool: Some(PROXY.to_owned()),
+            is_proxied: true,
+            files_first: true,
+            ..RouteRule::default()
+        });
+        before.chain(php.map(Cow::Owned)).chain(behind).chain(proxy.map(Cow::Owned))
     }
 
     /// Whether no file below the root is ever sent: all requests are redirected or refused, and there are
@@ -182,6 +194,7 @@ impl FileSettings {
 /// A route: what happens to requests for some paths. It redirects them, answers with a status, passes
 /// them to an application, or sends another file if the requested file does not exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent settings, as an operator writes them")]
 pub struct RouteRule {
     /// Matches the whole decoded path of the request, as [`HeaderRule::path`] matches that of the file.
     /// If not set, all paths match.
@@ -198,6 +211,10 @@ pub struct RouteRule {
     pub fallback: Option<String>,
     /// The pool that answers.
     pub pool: Option<String>,
+    /// The pool speaks HTTP, and so has no scripts. This is found when all settings are known.
+    pub is_proxied: bool,
+    /// With a pool that speaks HTTP: a file that exists is sent, and the pool answers for all else.
+    pub files_first: bool,
     /// The ending of the names of scripts to run. Scripts are files below the root. Only paths that
     /// contain such a name match.
     pub scripts: Option<String>,
@@ -210,7 +227,7 @@ impl RouteRule {
     /// The ending of script names, if this route runs scripts.
     pub fn script_ending(&self) -> Option<&str> {
         let ending = || self.scripts.as_deref().unwrap_or(SCRIPT_ENDING);
-        (self.pool.is_some() && self.program.is_none()).then(ending)
+        (self.pool.is_some() && self.program.is_none() && !self.is_proxied).then(ending)
     }
 }
 

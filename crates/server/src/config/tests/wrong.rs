@@ -402,7 +402,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "[[routes]]\nto = '/x'",
-        "2:1: routes.to: unknown key; allowed: encoded_slashes, fallback, ignore_case, path, pool, program",
+        "2:1: routes.to: unknown key; allowed: encoded_slashes, fallback, files_first, ignore_case, path",
     ),
     ("listen = ", "1:10: not TOML: "),
     ("workers = 1\nworkers = 1", "2:1: not TOML: duplicate key"),
@@ -432,4 +432,13 @@ fn a_file_that_is_not_there_is_named() {
     let source = Source { file: Some("/nowhere/sluice.toml".into()), command_line: CommandLine::default() };
     let told = source.load().expect_err("no file").to_string();
     assert_eq!(told, "cannot read /nowhere/sluice.toml: No such file or directory (os error 2)");
+}
+
+#[test]
+fn a_stack_has_room_for_a_handshake() {
+    let told =
+        problems("listen_tls = '127.0.0.1:1'\ntls_self_signed = true\n[user_threads]\nstack = '60 KiB'\n");
+    let expected = "4:9: user_threads.stack = '60 KiB': a TLS handshake takes up to 32 KiB of it; allowed \
+                    with listen_tls: at least 64 KiB";
+    assert!(told.contains(expected), "{told}");
 }

@@ -109,7 +109,8 @@ impl Link {
         match sent {
             Ok(_) => {
                 ring.has_gone |= ring.is_request;
-                !self.is_said
+                self.is_joined
+                    || !self.is_said
                     || !self.out.is_empty()
                     || self.area.as_ref().is_some_and(|area| area.has_free())
             }

@@ -25,6 +25,9 @@ impl Relay {
     pub(super) fn server_deadline(&self) -> Option<Tick> {
         let stage = match &self.stage {
             Stage::Body | Stage::Emptying(_) | Stage::Over => return None,
+            // The rest of what the client has sent.
+            Stage::Joined(_) if self.is_client_gone => return Some(self.active.after(self.timeouts.quiet)),
+            Stage::Joined(_) => return Some(self.active.after(self.timeouts.upgraded)),
             Stage::Queued(_) => return Some(self.asked_at.after(self.timeouts.queue)),
             Stage::Due(not_before) => *not_before,
             Stage::Asking(link) if link.setup == Setup::Connecting => {
@@ -59,6 +62,11 @@ impl Relay {
         }
         if is_overdue && matches!(self.stage, Stage::Asking(_)) && self.has_whole_reply() {
             // Here the whole reply has come as well. The next turn ends it.
+            self.is_overdue = true;
+            return Ok(());
+        }
+        if is_overdue && self.is_joined() {
+            // The next turn ends it.
             self.is_overdue = true;
             return Ok(());
         }

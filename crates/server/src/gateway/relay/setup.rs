@@ -9,6 +9,7 @@ use http1::{Head, Tick, Version};
 use sys::socket::{LocalAddress, is_exhaustion};
 
 use super::super::failure::Failure;
+use super::super::http_request::{self, AfterReply};
 use super::super::lent_connection::LentConnection;
 use super::super::link::{Link, Setup};
 use super::super::params;
@@ -48,7 +49,12 @@ impl Relay {
                 let asks = pool.asks(server, now) && !self.is_by_stream;
                 let keeps = pool.keeps(server, asks);
                 gateway.own(&socket);
-                let mut link = Link::new(socket, server, is_up, keeps, gateway.has_ring);
+                let speaks = gateway.pools[self.pool].speaks();
+                let is_local = !gateway.pools[self.pool].address(server).is_tcp();
+                let mut link = Link::new((socket, is_local), speaks, server, is_up, keeps);
+                if gateway.has_ring {
+                    link.use_ring();
+                }
                 if asks {
                     link.negotiate();
                 }
@@ -131,6 +137,18 @@ impl Relay {
         });
         let head = Head::again(&self.consumed, self.terms).ok_or(Failure::Unreadable)?;
         let body = self.body.length();
+        if let Some(terms) = &gateway.pools[self.pool].http {
+            let keeps = gateway.pools[self.pool].keep > 0;
+            let afterwards = match self.joining {
+                Some(_) => AfterReply::Switches,
+                None if keeps => AfterReply::Stays,
+                None => AfterReply::Ends,
+            };
+            let write = |out: &mut Vec<u8>| {
+                http_request::write(out, &head, &self.asker, (body, afterwards), terms);
+            };
+            return link.begin_http((head.method, afterwards), write).map_err(|_| Failure::Unreadable);
+        }
         let own = &gateway.pools[self.pool].params;
         link.begin(lent, |params| params::write(params, &head, &self.call, &self.asker, body, own))?;
         Ok(())

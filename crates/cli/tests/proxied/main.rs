@@ -1,0 +1,35 @@
+//! Applications that speak HTTP, behind the server.
+
+mod breaking;
+mod large;
+mod paths;
+mod replies;
+mod requests;
+mod upgrades;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use harness::variant::Topic;
+
+const TOPICS: &[Topic] = &[
+    ("requests", requests::TESTS),
+    ("replies", replies::TESTS),
+    ("paths", paths::TESTS),
+    ("breaking", breaking::TESTS),
+    ("upgrades", upgrades::TESTS),
+    ("large", large::TESTS),
+];
+
+fn main() -> ExitCode {
+    harness::variant::run(TOPICS)
+}
+
+/// The settings that have the application at a socket answer all below `/app`.
+fn pool(socket: &Path, more: &str) -> String {
+    let socket = socket.display();
+    format!(
+        "[[pools]]\nname = 'app'\nprotocol = 'http'\nservers = 'unix:{socket}'\n{more}\n\
+         [[routes]]\npath = '/app/**'\npool = 'app'\n"
+    )
+}

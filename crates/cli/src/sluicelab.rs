@@ -34,6 +34,8 @@ enum Command {
     Sessions(lab::sessions::Options),
     /// Run the back-end simulator that the pages of the Support workload query
     Besim(lab::besim::Options),
+    /// Run an application over HTTP with a set time and capacity, for servers to stand before
+    Application(lab::application::Options),
     /// Generate load for servers, and measure how they answer
     Load(Box<lab::load::Options>),
     /// Compare servers under one workload, in pairs, and say whether they differ
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::Fileset(options) => lab::fileset::run(&options),
         Command::Sessions(options) => lab::sessions::run(&options),
         Command::Besim(options) => lab::besim::run(&options),
+        Command::Application(options) => lab::application::run(&options),
         Command::Load(options) => lab::load::run(&options),
         Command::Compare(options) => lab::compare::run(&options),
         Command::Run(options) => lab::run::run(&options),

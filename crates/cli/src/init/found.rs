@@ -8,8 +8,22 @@ use std::path::{Path, PathBuf};
 /// Directories that hold what is public, below a project's own.
 const PUBLIC: [&str; 9] = ["public", "htdocs", "public_html", "www", "html", "dist", "build", "_site", "out"];
 
+/// Directories of a project that hold what its application has for the public.
+const OF_PROJECTS: [&str; 5] = ["public", "static", "htdocs", "public_html", "www"];
+
 /// Files beside a site's scripts that say that one script answers for every path.
 const FRONT_CONTROLLERS: [&str; 4] = ["wp-load.php", "artisan", "composer.json", "symfony.lock"];
+
+/// Files of projects whose application usually speaks HTTP: the file, a text that it must have, the language,
+/// and the port that is usual there. A `package.json` without a program to start is that of a site's build.
+const PROJECTS: [(&str, &str, &str, u16); 6] = [
+    ("package.json", "\"start\"", "Node", 3000),
+    ("Gemfile", "", "Ruby", 3000),
+    ("go.mod", "", "Go", 3000),
+    ("manage.py", "", "Python", 8000),
+    ("pyproject.toml", "", "Python", 8000),
+    ("requirements.txt", "", "Python", 8000),
+];
 
 /// Where pools of PHP-FPM are configured: on Debian for each version, elsewhere for all.
 const POOLS: [&str; 4] =
@@ -30,6 +44,17 @@ pub(super) struct Fpm {
     pub(super) children: Option<(u32, PathBuf)>,
 }
 
+/// An application of the site's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Application {
+    /// Its address as settings have it. Without a socket it is where such applications usually listen.
+    pub(super) address: String,
+    /// Its language, if it speaks HTTP. `None`: it speaks FastCGI.
+    pub(super) language: Option<&'static str>,
+    /// The site's files have a directory of their own, so that they may be sent.
+    pub(super) has_files: bool,
+}
+
 /// What was found. Paths are absolute.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact, independent of the others")]
@@ -43,8 +68,7 @@ pub(super) struct Found {
     /// Whether `index.php` answers for paths that are no file.
     pub(super) has_front_controller: bool,
     pub(super) fpm: Option<Fpm>,
-    /// The socket of an application in the site's directory.
-    pub(super) application: Option<PathBuf>,
+    pub(super) application: Option<Application>,
     /// Whether the server may listen on port 80.
     pub(super) may_use_port_80: bool,
     /// The account to serve as, for a server that root starts.
@@ -54,7 +78,9 @@ pub(super) struct Found {
 impl Found {
     /// Looks at a directory, and at the machine whose files are below `machine`.
     pub(super) fn of(directory: &Path, machine: &Path) -> Self {
-        let root = root(directory);
+        let application = application(directory);
+        let is_http = application.as_ref().is_some_and(|application| application.language.is_some());
+        let root = if is_http { root_beside_program(directory) } else { root(directory) };
         let has = |name: &str| root.join(name).is_file();
         let has_scripts = files(&root).iter().any(|path| path.extension().is_some_and(|of| of == "php"));
         let beside = |name: &&str| root.join(name).is_file() || directory.join(name).is_file();
@@ -68,11 +94,17 @@ impl Found {
             has_scripts,
             has_front_controller: has("index.php") && FRONT_CONTROLLERS.iter().any(beside),
             fpm: fpm(machine),
-            application: application(directory),
+            application,
             may_use_port_80: is_root || lowest <= 80,
             account: if is_root { ACCOUNTS.into_iter().find(|name| is_there(name)) } else { None },
             root,
         }
+    }
+
+    /// Whether a directory without an index file is listed. An application answers there if it can.
+    pub(super) fn lists_directories(&self) -> bool {
+        let is_http = |application: &Application| application.language.is_some();
+        !self.has_index && !self.application.as_ref().is_some_and(is_http)
     }
 
     /// The address to type into a browser.
@@ -83,7 +115,7 @@ impl Found {
     /// Everything that the settings rest on, a line each.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut all = vec![format!("the files of {}", self.root.display())];
-        if !self.has_index {
+        if self.lists_directories() {
             all.push("no index.html or index.php there: directories are listed".to_owned());
         }
         match &self.fpm {
@@ -93,8 +125,14 @@ impl Found {
             }
             _ => {}
         }
-        if let Some(socket) = &self.application {
-            all.push(format!("an application's socket, {}", socket.display()));
+        match &self.application {
+            Some(Application { address, language: Some(language), .. }) => {
+                all.push(format!("an application in {language}: asked over HTTP at {address}"));
+            }
+            Some(Application { address, language: None, .. }) => {
+                all.push(format!("an application's socket, {address}"));
+            }
+            None => {}
         }
         if let Some(account) = self.account {
             all.push(format!("the account {account}, to serve as"));
@@ -105,13 +143,22 @@ impl Found {
 
 /// The site's directory, or the one below it that is public.
 fn root(directory: &Path) -> PathBuf {
-    let has_index = |path: &Path| ["index.html", "index.php"].iter().any(|name| path.join(name).is_file());
     let below = PUBLIC.iter().map(|name| directory.join(name)).find(|path| has_index(path));
     // A project may have an index of its own that is not for the public.
     match below {
         Some(below) if !has_index(directory) || below.join("index.php").is_file() => below,
         _ => directory.to_owned(),
     }
+}
+
+fn has_index(path: &Path) -> bool {
+    ["index.html", "index.php"].iter().any(|name| path.join(name).is_file())
+}
+
+/// The directory of a project that has what is public. The project's own has the program, which is not.
+fn root_beside_program(directory: &Path) -> PathBuf {
+    let below = OF_PROJECTS.iter().map(|name| directory.join(name)).find(|path| path.is_dir());
+    below.unwrap_or_else(|| directory.to_owned())
 }
 
 /// The files of a directory, by name.
@@ -122,10 +169,24 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// The socket of an application, in the site's directory or in its `run` and `tmp`.
-fn application(directory: &Path) -> Option<PathBuf> {
+/// The application of a site: one with a socket in the site's directory or in its `run` and `tmp`, or one
+/// that the files of its project speak of.
+fn application(directory: &Path) -> Option<Application> {
+    let has = |(name, text, ..): &&(&str, &str, _, _)| {
+        fs::read_to_string(directory.join(name)).is_ok_and(|found| found.contains(text))
+    };
     let places = [directory.to_owned(), directory.join("run"), directory.join("tmp")];
-    places.iter().flat_map(|place| files(place)).find(|path| is_socket(path))
+    let socket = places.iter().flat_map(|place| files(place)).find(|path| is_socket(path));
+    // Generators of static sites have such files as well.
+    let is_site = socket.is_none() && has_index(&root(directory));
+    let project = PROJECTS.iter().find(has).filter(|_| !is_site);
+    let address = match (socket, project) {
+        (Some(socket), _) => format!("unix:{}", socket.display()),
+        (None, Some((.., port))) => format!("127.0.0.1:{port}"),
+        (None, None) => return None,
+    };
+    let has_files = root_beside_program(directory) != directory;
+    Some(Application { address, language: project.map(|&(_, _, language, _)| language), has_files })
 }
 
 fn is_socket(path: &Path) -> bool {
@@ -193,6 +254,37 @@ mod tests {
             fs::write(path, text).expect("a file");
         }
         directory
+    }
+
+    #[test]
+    fn an_application_is_known_by_its_project() {
+        let http = |address: &str, language, has_files| {
+            Some(Application { address: address.to_owned(), language: Some(language), has_files })
+        };
+        for (files, expected) in [
+            (
+                &[("package.json", r#"{"scripts": {"start": "node ."}}"#)][..],
+                http("127.0.0.1:3000", "Node", false),
+            ),
+            (&[("package.json", r#"{"scripts": {"build": "vite"}}"#)], None),
+            (&[("manage.py", ""), ("static/a.css", "")], http("127.0.0.1:8000", "Python", true)),
+            (&[("requirements.txt", "mkdocs"), ("index.html", "")], None),
+            (&[("go.mod", ""), ("out/program", "")], http("127.0.0.1:3000", "Go", false)),
+            (&[("readme", "")], None),
+        ] {
+            let site = site(files);
+            let found = Found::of(site.path(), Path::new("/nowhere"));
+            assert_eq!(found.application, expected, "{files:?}");
+            let is_http = expected.is_some();
+            assert_eq!(found.lists_directories(), !is_http && !found.has_index, "{files:?}");
+            let has_files = expected.is_some_and(|application| application.has_files);
+            assert_eq!(found.root != site.path(), has_files, "clients do not get the program: {files:?}");
+        }
+        let site = site(&[("Gemfile", ""), ("tmp/x", "")]);
+        let socket = site.path().join("tmp/puma.sock");
+        let _listener = UnixListener::bind(&socket).expect("a socket");
+        let address = format!("unix:{}", socket.display());
+        assert_eq!(application(site.path()), http(&address, "Ruby", false));
     }
 
     #[test]

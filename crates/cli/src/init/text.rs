@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::found::Found;
+use super::found::{Application, Found};
 
 /// A string as TOML has it.
 fn quoted(text: &str) -> String {
@@ -40,7 +40,7 @@ pub(super) fn of(found: &Found, hidden: Option<&Path>) -> String {
         "# A line for each request, in the combined format. Not set: lines on a terminal.\n",
         "# access_log = \"/var/log/sluice/access.log\"\n",
     );
-    let listing = if found.has_index { "# listing = true\n" } else { "listing = true\n" };
+    let listing = if found.lists_directories() { "listing = true\n" } else { "# listing = true\n" };
     put("# List directories that have no index file.\n", listing);
 
     // Tables follow the keys at the top.
@@ -89,21 +89,42 @@ pub(super) fn of(found: &Found, hidden: Option<&Path>) -> String {
     if php.is_some() && found.has_front_controller {
         routes += "\n# A path that is no file goes to index.php.\n[[routes]]\nfallback = \"/index.php\"\n";
     }
-    if let Some(socket) = &found.application {
-        let _ = write!(
-            pools,
-            "\n# An application that speaks FastCGI. `children`: how many requests it answers at a time.\n\
-             [[pools]]\nname = \"application\"\nservers = {}\nchildren = 1\n",
-            quoted(&format!("unix:{}", socket.display()))
-        );
-        let program = quoted(&found.root.join("application").to_string_lossy());
-        let _ = write!(
-            routes,
-            "\n# Everything else goes to the application. SCRIPT_FILENAME is `program`.\n\
-             [[routes]]\npath = \"/**\"\npool = \"application\"\nprogram = {program}\n"
-        );
+    if let Some(application) = &found.application {
+        let (pool, route) = of_application(application, &found.root);
+        pools += &pool;
+        routes += &route;
     }
     text + &pools + &routes
+}
+
+/// The pool of an application, and the route to it.
+fn of_application(application: &Application, root: &Path) -> (String, String) {
+    let address = quoted(&application.address);
+    let Some(language) = application.language else {
+        let program = quoted(&root.join("application").to_string_lossy());
+        return (
+            format!(
+                "\n# An application that speaks FastCGI.\n\
+                 # `children`: how many requests it works on at a time.\n\
+                 [[pools]]\nname = \"application\"\nservers = {address}\nchildren = 1\n"
+            ),
+            format!(
+                "\n# Everything else goes to the application. SCRIPT_FILENAME is `program`.\n\
+                 [[routes]]\npath = \"/**\"\npool = \"application\"\nprogram = {program}\n"
+            ),
+        );
+    };
+    let pool = format!(
+        "\n# An application in {language}, which speaks HTTP. `servers`: where it listens.\n\
+         # `children`: how many requests it works on at a time.\n\
+         [[pools]]\nname = \"application\"\nprotocol = \"http\"\nservers = {address}\n# children = 128\n"
+    );
+    let (comment, files_first) = if application.has_files {
+        ("A path that is no file goes to the application.", "files_first = true\n")
+    } else {
+        ("Everything goes to the application: the root has its program, which clients must not get.", "")
+    };
+    (pool, format!("\n# {comment}\n[[routes]]\npool = \"application\"\n{files_first}"))
 }
 
 const HEAD: &str = "\
@@ -147,7 +168,7 @@ mod tests {
     fn every_combination_can_be_used() {
         let site = tempfile::tempdir().expect("a directory");
         std::fs::write(site.path().join("index.php"), "").expect("a file");
-        for number in 0..128_u32 {
+        for number in 0..256_u32 {
             let is = |bit: u32| number >> bit & 1 == 1;
             let address = "unix:/run/php/php-fpm.sock".to_owned();
             let children = is(2).then(|| (7, PathBuf::from("/etc/php/www.conf")));
@@ -156,14 +177,18 @@ mod tests {
                 has_scripts: is(1),
                 has_front_controller: is(3),
                 fpm: is(4).then_some(Fpm { address, children }),
-                application: is(5).then(|| site.path().join("app.sock")),
+                application: is(5).then(|| Application {
+                    address: format!("unix:{}", site.path().join("app.sock").display()),
+                    language: is(7).then_some("Python"),
+                    has_files: is(0),
+                }),
                 may_use_port_80: is(6),
                 ..found(site.path())
             };
             let hidden = is(6).then(|| Path::new("sluice.toml"));
             let text = of(&found, hidden);
             let settings = read(&text);
-            assert_eq!(settings.files.listing, !is(0), "{text}");
+            assert_eq!(settings.files.listing, !(is(0) || is(5) && is(7)), "{text}");
             assert_eq!(settings.files.root, site.path());
             let runs_php = is(1) && is(4);
             assert_eq!(settings.files.index_names()[0] == "index.php", runs_php, "{text}");

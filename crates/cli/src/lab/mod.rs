@@ -1,5 +1,7 @@
 //! The subcommands of sluicelab, one file each, and what they share.
 
+mod answering;
+pub(crate) mod application;
 mod asked;
 pub(crate) mod besim;
 pub(crate) mod compare;

@@ -502,13 +502,9 @@ impl Experiment {
         point.check_running()?;
         point.check_tls()?;
         point.check_compared()?;
-        let cannot = |server: &&Spec| !servers::can_hand_on(server);
-        match (&point.setting.application, point.servers.iter().find(cannot)) {
-            (Some(_), Some(server)) => {
-                Err(format!("application: {}: {}", server.name, servers::CANNOT_HAND_ON))
-            }
-            _ => Ok(()),
-        }
+        let Some(application) = &point.setting.application else { return Ok(()) };
+        let cannot = |server| servers::cannot_hand_on(server, application);
+        point.servers.iter().find_map(cannot).map_or(Ok(()), |why| Err(format!("application: {why}")))
     }
 
     fn check_confirmation(&self) -> Result<(), String> {

@@ -358,7 +358,7 @@ impl fmt::Display for NotStarted {
 /// A running server, with everything that was set up for it. Fields are dropped from first to last.
 struct Running {
     server: Subject,
-    _besim: Option<Server>,
+    _beside: [Option<Server>; 2],
     _idle: Vec<TcpStream>,
     _share: Option<Share>,
     /// The counter of system calls, if these are counted.
@@ -389,16 +389,12 @@ fn each_in_a_thread<T: Send, U: Send>(
     })
 }
 
-/// Starts the back-end simulator beside the clients, on their CPUs. It is no part of the server.
-fn besim(site: &Site, network: &Network, directory: &Path) -> Result<Server> {
-    let words = [
-        site.means.sluicelab.display().to_string(),
-        "besim".to_owned(),
-        format!("--listen={}", SocketAddr::from((network.of_clients, 0))),
-    ];
+/// Starts a program beside the clients, on their CPUs: the back-end simulator, or the lab's own application.
+/// It is no part of the server.
+fn beside(words: &[String], site: &Site, network: &Network, log: &Path) -> Result<Server> {
     let wrapper = network.in_client();
-    let place = Place { cpus: &site.means.client_cpus, wrapper: &wrapper, log: &directory.join("besim") };
-    Server::start(&words, place, |said| announced(said).first().copied())
+    let place = Place { cpus: &site.means.client_cpus, wrapper: &wrapper, log };
+    Server::start(words, place, |said| announced(said).first().copied())
 }
 
 impl Running {
@@ -434,7 +430,15 @@ impl Running {
         let _ = fs::remove_dir_all(&sockets);
         fs::create_dir_all(&sockets)?;
         let asks = application.as_ref().is_some_and(Application::asks_besim);
-        let besim = asks.then(|| besim(site, &network, &directory)).transpose().context(NotStarted)?;
+        let listen = SocketAddr::from((network.of_clients, 0));
+        let start = |words: Vec<String>, log| beside(&words, site, &network, &directory.join(log));
+        let besim = asks.then(|| {
+            let program = site.means.sluicelab.display().to_string();
+            start(vec![program, "besim".to_owned(), format!("--listen={listen}")], "besim")
+        });
+        let besim = besim.transpose().context(NotStarted)?;
+        let standard = application.as_ref().and_then(|application| application.beside(listen));
+        let standard = standard.map(|words| start(words, "application")).transpose().context(NotStarted)?;
         let asks_for_one = workload.asks_for_one_file();
         let target = asks_for_one.then(|| block.files.first_target()).transpose()?;
         let pem = tls.map(|tls| certificate::file(&site.certificates, tls.key));
@@ -452,6 +456,7 @@ impl Running {
             over_tcp: None,
             programs: &site.scratch,
             besim: besim.as_ref().map(|besim| besim.address),
+            standard: standard.as_ref().map(|standard| standard.address),
             secured: tls.zip(pem.as_deref()).map(|(tls, pem)| Secured { tls, pem }),
         };
         let scheme = ground.scheme();
@@ -467,7 +472,7 @@ impl Running {
         let counter = (block.purpose == Purpose::Counting).then(count).transpose()?;
         Ok(Self {
             server,
-            _besim: besim,
+            _beside: [besim, standard],
             _idle: idle,
             _share: share,
             counter,

@@ -139,7 +139,7 @@ fn modules_of(program: &Path) -> PathBuf {
 
 /// The handler, with a connection for each request.
 fn handler(gateway: &Gateway) -> String {
-    let (requests, name) = match &gateway.scripts {
+    let (requests, name) = match gateway.scripts() {
         Some(root) => {
             let name = format!("ProxyFCGISetEnvIf true SCRIPT_FILENAME \"{root}%{{reqenv:SCRIPT_NAME}}\"\n");
             (r#"LocationMatch "\.php$""#, name)

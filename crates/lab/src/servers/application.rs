@@ -1,17 +1,19 @@
-//! The application to which a server passes requests by FastCGI: PHP-FPM, a program in C that is compiled
-//! here, or any command.
+//! The application to which a server passes requests: by FastCGI to PHP-FPM, to a program in C that is
+//! compiled here, or to any command; by HTTP to any command, or to the lab's own application with a set time.
 //!
-//! It listens at a Unix socket or, if the server's [arrangement](super::arrangement) sets that, at an
-//! address of the loopback interface. It runs where the server does and under the same limits, and its time
-//! and memory count as the server's.
+//! It listens at a Unix socket or, if the server's [arrangement](super::arrangement) sets that, at an address
+//! of the loopback interface. It runs where the server does and under the same limits, and its time and
+//! memory count as the server's. The lab's own runs beside the clients instead, listens at an address, and
+//! does not count.
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::str::FromStr;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::{Endpoint, Ground, Part, Settings, directories, found, write};
@@ -19,7 +21,8 @@ use crate::programs::child::output;
 use crate::servers::spec;
 
 /// An application as users type it: `php-fpm: workers=16 root=DIR`, `c: app.c workers=16`, `command: ./app
-/// --socket {socket}`.
+/// --socket {socket}`, `http: workers=4 gunicorn --bind unix:{socket} app:app`, `standard: time=50ms
+/// workers=4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Application {
     /// PHP-FPM, which gets all requests for `.php`.
@@ -45,6 +48,20 @@ pub enum Application {
     /// The words of a command that gets all requests below `/fcgi/`. Leading words of the form `NAME=VALUE`
     /// are for its environment.
     Command(Vec<String>),
+    /// The words of a command that speaks HTTP, and gets all requests below `/app/`.
+    Http {
+        /// The command. Leading words of the form `NAME=VALUE` are for its environment.
+        words: Vec<String>,
+        /// The number of requests that are computed at a time.
+        workers: u32,
+    },
+    /// The lab's own application, which speaks HTTP, and gets all requests below `/app/`.
+    Standard {
+        /// How long it works on a request, as users type it.
+        time: String,
+        /// The number of requests that it works on at a time.
+        workers: u32,
+    },
 }
 
 /// The file, among a trial's files, in which an application logs how long each request took, if it is set
@@ -56,14 +73,29 @@ pub(crate) const WORK: &str = "application.log";
 pub(super) struct Gateway {
     /// Where it listens.
     pub(super) socket: Endpoint,
-    /// The root of the scripts, if the application gets all requests for `.php`; `None` if it gets those
-    /// below `/fcgi/`.
-    pub(super) scripts: Option<String>,
+    /// What it speaks, and which requests it gets.
+    pub(super) gets: Gets,
     /// The number of requests that it serves at a time, if that is known.
     pub(super) children: Option<u32>,
 }
 
+/// What an application speaks, and which requests it gets.
+#[derive(Debug)]
+pub(super) enum Gets {
+    /// FastCGI, and all requests for `.php`: the root of the scripts.
+    Scripts(String),
+    /// FastCGI, and all requests below `/fcgi/`.
+    FastCgi,
+    /// HTTP, and all requests below `/app/`.
+    Http,
+}
+
 impl Gateway {
+    /// The root of the scripts, if it gets all requests for `.php`.
+    pub(super) fn scripts(&self) -> Option<&str> {
+        if let Gets::Scripts(root) = &self.gets { Some(root) } else { None }
+    }
+
     /// The address in the format of nginx and sluice.
     pub(super) fn address(&self) -> String {
         match &self.socket {
@@ -75,8 +107,9 @@ impl Gateway {
 
 const ALLOWED: &str = "allowed: 'php-fpm', with workers=N (1 to 4096), root=DIR of its scripts and \
     directives of its pool such as pm.max_requests=500; a program in C: 'c: app.c workers=16'; or any \
-    program that takes FastCGI: 'command: ./app --socket {socket}'; the last two with variables of their \
-    environment (LD_PRELOAD=./libfcgi.so)";
+    program that takes FastCGI: 'command: ./app --socket {socket}'; one that speaks HTTP: 'http: workers=4 \
+    gunicorn --bind unix:{socket} app:app'; the last three with variables of their environment \
+    (LD_PRELOAD=./libfcgi.so); or the lab's own: 'standard: time=50ms workers=4'";
 
 /// Where to get the compiler and the library for a program in C.
 const COMPILER: &str = " (Debian packages gcc and libfcgi-dev)";
@@ -103,6 +136,19 @@ impl FromStr for Application {
             workers = count.filter(|count| (1..=4096).contains(count)).ok_or_else(|| wrong(&word))?;
         }
         match kind.trim() {
+            "http" if !words.iter().any(|word| !is_variable(word)) => refused("no program"),
+            "http" if !rest.contains("{socket}") => refused("no {socket}"),
+            "http" => Ok(Self::Http { words, workers }),
+            "standard" => match &words[..] {
+                [] => Ok(Self::Standard { time: "0".to_owned(), workers }),
+                [word] => match word.strip_prefix("time=") {
+                    Some(time) if units::parse_time(time).is_ok() => {
+                        Ok(Self::Standard { time: time.to_owned(), workers })
+                    }
+                    _ => refused(word),
+                },
+                [_, word, ..] => refused(word),
+            },
             "c" => {
                 let (variables, others): (Vec<_>, Vec<_>) =
                     words.into_iter().partition(|word| is_variable(word));
@@ -134,6 +180,8 @@ impl fmt::Display for Application {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Command(words) => write!(f, "command: {}", words.join(" ")),
+            Self::Http { words, workers } => write!(f, "http: workers={workers} {}", words.join(" ")),
+            Self::Standard { time, workers } => write!(f, "standard: time={time} workers={workers}"),
             Self::C { source, workers, variables } => {
                 write!(f, "c: {} workers={workers}", source.display())?;
                 variables.iter().try_for_each(|variable| write!(f, " {variable}"))
@@ -163,7 +211,7 @@ impl Serialize for Application {
 
 /// The address on which the application listens.
 pub(super) fn socket(ground: &Ground<'_>) -> Endpoint {
-    match ground.over_tcp {
+    match ground.standard.or(ground.over_tcp) {
         Some(address) => Endpoint::Tcp(address),
         None => Endpoint::Unix(ground.sockets.join("application")),
     }
@@ -188,7 +236,8 @@ impl Application {
             Self::C { source, .. } => {
                 source.canonicalize().with_context(|| format!("{self}: there is no such file"))
             }
-            Self::Command(words) => words
+            Self::Standard { .. } => std::env::current_exe().context("no program of the lab"),
+            Self::Command(words) | Self::Http { words, .. } => words
                 .iter()
                 .find(|word| !is_variable(word))
                 .and_then(|word| found(word.as_ref()))
@@ -213,6 +262,20 @@ impl Application {
         Some(["cc", "-O2", &source, "-lfcgi", "-o", &program].map(str::to_owned).into())
     }
 
+    /// The words that start it beside the clients, at an address, if it is no part of the server.
+    pub(crate) fn beside(&self, listen: SocketAddr) -> Option<Vec<String>> {
+        let Self::Standard { time, workers } = self else { return None };
+        let program = std::env::current_exe().ok()?.display().to_string();
+        let options =
+            [format!("--listen={listen}"), format!("--time={time}"), format!("--capacity={workers}")];
+        Some([program, "application".to_owned()].into_iter().chain(options).collect())
+    }
+
+    /// Whether it speaks HTTP, not FastCGI.
+    pub(crate) fn speaks_http(&self) -> bool {
+        matches!(self, Self::Http { .. } | Self::Standard { .. })
+    }
+
     /// Whether it needs the address of the back-end simulator.
     pub(crate) fn asks_besim(&self) -> bool {
         self.to_string().contains("{besim}")
@@ -221,7 +284,8 @@ impl Application {
     /// The application for one of several replicas of a server, with its part of the workers.
     pub(super) fn shared_out(&self, replicas: usize) -> Self {
         let mut this = self.clone();
-        if let Self::PhpFpm { workers, .. } | Self::C { workers, .. } = &mut this {
+        if let Self::PhpFpm { workers, .. } | Self::C { workers, .. } | Self::Http { workers, .. } = &mut this
+        {
             *workers = (*workers / replicas as u32).max(1);
         }
         this
@@ -232,7 +296,8 @@ impl Application {
         let at = socket(ground);
         let fill = |word: &String| ground.fill(&word.replace('"', ""));
         let (own, program) = match self {
-            Self::Command(typed) => {
+            Self::Standard { .. } => bail!("{self}: it runs beside the clients"),
+            Self::Command(typed) | Self::Http { words: typed, .. } => {
                 let own = typed.iter().take_while(|word| is_variable(word)).count();
                 (typed[..own].iter().map(fill).collect(), typed[own..].iter().map(fill).collect())
             }
@@ -254,16 +319,17 @@ impl Application {
 
     /// The information for the server's configuration.
     pub(super) fn gateway(&self, ground: &Ground<'_>) -> Result<Gateway> {
-        let (scripts, children) = match self {
-            Self::Command(_) => (None, None),
-            Self::C { workers, .. } => (None, Some(*workers)),
+        let (gets, children) = match self {
+            Self::Command(_) => (Gets::FastCgi, None),
+            Self::C { workers, .. } => (Gets::FastCgi, Some(*workers)),
+            Self::Http { workers, .. } | Self::Standard { workers, .. } => (Gets::Http, Some(*workers)),
             Self::PhpFpm { root, workers, .. } => {
                 let root = root.as_deref().unwrap_or(ground.root);
                 let there = root.canonicalize().with_context(|| format!("no {}", root.display()))?;
-                (Some(there.display().to_string()), Some(*workers))
+                (Gets::Scripts(there.display().to_string()), Some(*workers))
             }
         };
-        Ok(Gateway { socket: socket(ground), scripts, children })
+        Ok(Gateway { socket: socket(ground), gets, children })
     }
 }
 
@@ -317,6 +383,9 @@ mod tests {
             "c: app.c workers=3 LD_PRELOAD=./x.so",
             "command: ./app --socket {socket}",
             "command: LD_LIBRARY_PATH=target/release ./app {socket}",
+            "http: workers=4 A=b gunicorn --workers 4 --bind unix:{socket} app:app",
+            "standard: time=50ms workers=4",
+            "standard",
         ] {
             let once: Application = text.parse().unwrap();
             assert_eq!(once.to_string().parse::<Application>().unwrap(), once);
@@ -346,6 +415,10 @@ mod tests {
             "c: workers=4",
             "c: app.c other.c",
             "c: app.c threads=4",
+            "http: ./app",
+            "http: A={socket}",
+            "standard: time=50",
+            "standard: time=50ms fast",
             "",
         ] {
             let error = text.parse::<Application>().unwrap_err();

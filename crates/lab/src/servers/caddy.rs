@@ -1,11 +1,12 @@
-//! Caddy, as a server of files. Settings are directives of its site, such as `encode=gzip`.
+//! Caddy, as a server of files, and before an application over HTTP. Settings are directives of its site,
+//! such as `encode=gzip`.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use anyhow::Result;
 
-use super::{Ground, Secured, Settings, Version, peer, write};
+use super::{Endpoint, Ground, Secured, Settings, Version, peer, write};
 use crate::servers::spec::Spec;
 use crate::unique::unique;
 
@@ -16,6 +17,11 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
     let mut settings = Settings::of(spec, directive);
     let mut site = settings.set("root", &format!("* {}", ground.root.display()));
     site += &settings.set("file_server", &"");
+    if let Some(application) = ground.application {
+        let address = application.gateway(ground)?.socket;
+        let kind = if matches!(address, Endpoint::Unix(_)) { "unix/" } else { "" };
+        let _ = writeln!(site, "handle /app/* {{\nreverse_proxy {kind}{address}\n}}");
+    }
     site += &ground.secured.as_ref().map_or_else(String::new, tls);
     site += &settings.rest();
     // Automatic HTTPS would ask for certificates, and redirect to addresses with them.

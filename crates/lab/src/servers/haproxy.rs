@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use anyhow::{Context as _, Error, Result, ensure};
+use anyhow::{Context as _, Error, Result, bail, ensure};
 
-use super::application::socket;
+use super::application::{Application, Gets, socket};
 use super::{Endpoint, Ground, Part, Secured, Settings, Version, peer, server, write};
 use crate::programs::ports::free_port;
 use crate::servers::spec::{Kind, Spec};
@@ -37,8 +37,16 @@ pub(super) fn parts(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<Part>> {
     } else {
         let socket = socket(ground);
         let prefix = if matches!(socket, Endpoint::Unix(_)) { "unix@" } else { "" };
-        let line = format!("server behind {prefix}{socket} proto fcgi {more}");
-        (Vec::new(), fastcgi(spec, ground)?, line)
+        let application =
+            ground.application.with_context(|| format!("{}: there is no application", spec.name))?;
+        let server = format!("server behind {prefix}{socket}");
+        if application.speaks_http() {
+            let told = "option forwardfor\nhttp-request set-header X-Forwarded-Proto http";
+            (Vec::new(), String::new(), format!("{told}\n{server} {more}"))
+        } else {
+            let line = format!("{server} proto fcgi {more}");
+            (Vec::new(), fastcgi(spec, application, ground)?, line)
+        }
     };
 
     let mut global = settings.set("nbthread", &ground.cpus);
@@ -103,11 +111,10 @@ pub(super) fn stands_alone(spec: &Spec) -> bool {
 }
 
 /// The section for FastCGI. A child of PHP-FPM that keeps its connection cannot serve others.
-fn fastcgi(spec: &Spec, ground: &Ground<'_>) -> Result<String> {
-    let application =
-        ground.application.with_context(|| format!("{}: there is no application", spec.name))?;
-    let scripts = application.gateway(ground)?.scripts;
-    let scripts = scripts.with_context(|| format!("{}: it needs a php-fpm to stand before", spec.name))?;
+fn fastcgi(spec: &Spec, application: &Application, ground: &Ground<'_>) -> Result<String> {
+    let Gets::Scripts(scripts) = application.gateway(ground)?.gets else {
+        bail!("{}: it needs a php-fpm to stand before", spec.name);
+    };
     Ok(format!(
         "fcgi-app application\ndocroot {scripts}\npath-info ^(/.+\\.php)(/.*)?$\nno option keep-conn\n"
     ))

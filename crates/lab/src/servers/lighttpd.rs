@@ -49,7 +49,7 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
     ];
     if let Some(application) = ground.application {
         let gateway = application.gateway(ground)?;
-        let (requests, root) = match &gateway.scripts {
+        let (requests, root) = match gateway.scripts() {
             Some(root) => (".php", format!(", \"docroot\" => \"{root}\"")),
             None => ("/fcgi/", String::new()),
         };

@@ -10,7 +10,7 @@
 //! With [`Secured`], all servers speak the same TLS, with one certificate.
 //!
 //! A server is a program, or several programs of which clients talk to the last. [`Part`]s of it are also a
-//! server behind a proxy, and an [`Application`] to which the server passes requests by FastCGI. The lab
+//! server behind a proxy, and an [`Application`] to which the server passes requests. The lab
 //! decides how they are [arranged](arrangement): as replicas, each with its own application, or as one.
 
 mod apache;
@@ -72,6 +72,8 @@ pub struct Ground<'a> {
     pub programs: &'a Path,
     /// The address of the back-end simulator that an application uses.
     pub besim: Option<SocketAddr>,
+    /// The address of the lab's own application, if it is that which gets the requests.
+    pub standard: Option<SocketAddr>,
     /// What it needs for TLS; `None`: it speaks HTTP without TLS.
     pub secured: Option<Secured<'a>>,
 }
@@ -102,6 +104,7 @@ impl<'a> Ground<'a> {
             over_tcp: None,
             programs: directory,
             besim: None,
+            standard: None,
             secured: None,
         }
     }
@@ -185,8 +188,12 @@ fn one(spec: &Spec, arrangement: &Arrangement, ground: &Ground<'_>) -> Result<Ve
     let ground = &Ground { over_tcp, ..*ground };
     let mut parts = Vec::new();
     if let Some(application) = ground.application {
-        ensure!(can_hand_on(spec), "{}: {CANNOT_HAND_ON}", spec.name);
-        parts.push(application.part(ground, &arrangement.variables)?);
+        if let Some(why) = cannot_hand_on(spec, application) {
+            bail!(why);
+        }
+        if ground.standard.is_none() {
+            parts.push(application.part(ground, &arrangement.variables)?);
+        }
     }
     parts.extend(server(spec, ground)?);
     Ok(parts)
@@ -275,18 +282,27 @@ impl Part {
     }
 }
 
-/// The reason why a server cannot have an application.
-pub(crate) const CANNOT_HAND_ON: &str = "it cannot pass requests to an application; allowed with an \
-    application: sluice, nginx, lighttpd, apache, apache-worker, haproxy in front of one of these or of \
-    the application, and commands that name {socket}";
+/// The reason why a server cannot have this application; `None`: it can.
+pub(crate) fn cannot_hand_on(spec: &Spec, application: &Application) -> Option<String> {
+    let allowed = if application.speaks_http() {
+        "it cannot pass requests to an application over HTTP; allowed: sluice, nginx, caddy, \
+         haproxy: behind=application, and commands that name {socket}"
+    } else {
+        "it cannot pass requests to an application over FastCGI; allowed: sluice, nginx, lighttpd, apache, \
+         apache-worker, haproxy in front of one of these or of php-fpm, and commands that name {socket}"
+    };
+    (!can_hand_on(spec, application.speaks_http())).then(|| format!("{}: {allowed}", spec.name))
+}
 
-/// Whether the server can pass requests to an application.
-pub(crate) fn can_hand_on(spec: &Spec) -> bool {
+fn can_hand_on(spec: &Spec, over_http: bool) -> bool {
     match spec.kind {
-        Kind::Sluice | Kind::Nginx | Kind::Lighttpd | Kind::Apache | Kind::ApacheWorker => true,
+        Kind::Sluice | Kind::Nginx => true,
+        Kind::Lighttpd | Kind::Apache | Kind::ApacheWorker => !over_http,
+        Kind::Caddy => over_http,
         Kind::Haproxy if haproxy::stands_alone(spec) => false,
-        Kind::Haproxy => behind(spec).is_ok_and(|behind| behind.is_none_or(|behind| can_hand_on(&behind))),
-        Kind::Caddy | Kind::Ceiling | Kind::Running => false,
+        Kind::Haproxy => behind(spec)
+            .is_ok_and(|behind| behind.is_none_or(|behind| !over_http && can_hand_on(&behind, false))),
+        Kind::Ceiling | Kind::Running => false,
         Kind::Command => spec.settings.iter().any(|word| word.contains("{socket}")),
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 
-use super::application::Gateway;
+use super::application::{Gateway, Gets};
 use super::{Ground, Secured, Settings, Version, peer, write};
 use crate::servers::spec::Spec;
 
@@ -56,12 +56,19 @@ pub(super) fn words(spec: &Spec, ground: &Ground<'_>) -> Result<Vec<String>> {
     }
     if let Some(application) = ground.application {
         // Replies are read as fast as they come, and never written to the disk.
-        http += &settings.set_all(&[
-            ("fastcgi_buffers", "16 64k"),
-            ("fastcgi_buffer_size", "64k"),
-            ("fastcgi_max_temp_file_size", "0"),
-        ]);
-        server += &location(&application.gateway(ground)?);
+        let kind = if application.speaks_http() { "proxy" } else { "fastcgi" };
+        let buffers = [("buffers", "16 64k"), ("buffer_size", "64k"), ("max_temp_file_size", "0")];
+        for (name, value) in buffers {
+            http += &settings.set(&format!("{kind}_{name}"), &value);
+        }
+        let gateway = application.gateway(ground)?;
+        if application.speaks_http() {
+            let kept = settings.take("keepalive", &"64");
+            let _ =
+                writeln!(http, "upstream application {{\nserver {};\nkeepalive {kept};", gateway.address());
+            http += "keepalive_requests 1000000000;\nkeepalive_timeout 3600s;\n}\n";
+        }
+        server += &location(&gateway);
     }
     text += &settings.those(is_main);
     events += &settings.those(|name| name == "worker_aio_requests");
@@ -107,11 +114,21 @@ fn is_main(name: &str) -> bool {
 const PARAMETERS: &str = "QUERY_STRING REQUEST_METHOD CONTENT_TYPE CONTENT_LENGTH REQUEST_URI DOCUMENT_ROOT \
     SERVER_PROTOCOL REMOTE_ADDR REMOTE_PORT SERVER_ADDR SERVER_PORT SERVER_NAME";
 
+/// The location of an application over HTTP, with kept connections and the fields that most sites set.
+const PROXY: &str = "location /app/ {\n\
+    proxy_pass http://application;\n\
+    proxy_http_version 1.1;\n\
+    proxy_set_header Connection \"\";\n\
+    proxy_set_header Host $host;\n\
+    proxy_set_header X-Forwarded-For $remote_addr;\n\
+    proxy_set_header X-Forwarded-Proto $scheme;\n}\n";
+
 /// The location with the parameters of nginx's own packages, and a connection for each request.
 fn location(gateway: &Gateway) -> String {
-    let (requests, scripts) = match &gateway.scripts {
-        Some(root) => (r"~ \.php$", root.as_str()),
-        None => ("/fcgi/", "$document_root"),
+    let (requests, scripts) = match &gateway.gets {
+        Gets::Scripts(root) => (r"~ \.php$", root.as_str()),
+        Gets::FastCgi => ("/fcgi/", "$document_root"),
+        Gets::Http => return PROXY.to_owned(),
     };
     let named = PARAMETERS.split(' ').map(|name| format!("fastcgi_param {name} ${};\n", name.to_lowercase()));
     format!(

@@ -99,6 +99,11 @@ fn text(
         let words = [program.display().to_string(), "besim".to_owned(), listen];
         background(&mut text, &variables.line(&words), &[]);
     }
+    if let (Some(application), Some(standard)) = (ground.application, ground.standard)
+        && let Some(words) = application.beside(standard)
+    {
+        background(&mut text, &variables.line(&words), &[]);
+    }
     if let Some(compiling) = ground.application.and_then(|application| application.compiling(ground.programs))
     {
         let _ = writeln!(text, "{}", variables.line(&compiling));
@@ -205,8 +210,8 @@ impl Variables {
             let name = if number == 0 { "$host".to_owned() } else { format!("$host{}", number + 1) };
             host(address.ip(), name);
         }
-        if let Some(besim) = ground.besim {
-            host(besim.ip(), "$host".to_owned());
+        for beside in [ground.besim, ground.standard].into_iter().flatten() {
+            host(beside.ip(), "$host".to_owned());
         }
         all.push((ground.listen[0].port().to_string(), "$port".to_owned()));
         // Of equal values the first counts: sockets may be in the same directory as all else.

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 
-use super::application::Gateway;
+use super::application::{Gateway, Gets};
 use super::{Ground, write};
 use crate::servers::spec::Spec;
 
@@ -60,13 +60,14 @@ fn pool(gateway: &Gateway, settings: &[&String]) -> String {
         }
         _ => String::new(),
     };
-    let route = match gateway.scripts {
-        Some(_) => "scripts = \".php\"",
-        None => "path = \"/fcgi/**\"\nprogram = \"/fcgi\"",
+    let (protocol, route) = match gateway.gets {
+        Gets::Scripts(_) => ("", "scripts = \".php\""),
+        Gets::FastCgi => ("", "path = \"/fcgi/**\"\nprogram = \"/fcgi\""),
+        Gets::Http => ("protocol = \"http\"\n", "path = \"/app/**\""),
     };
     let server = gateway.address();
     format!(
-        "[[pools]]\nname = \"application\"\nservers = \"{server}\"\n{children}{}\
+        "[[pools]]\nname = \"application\"\nservers = \"{server}\"\n{protocol}{children}{}\
          [[routes]]\npool = \"application\"\n{route}",
         settings.concat()
     )

@@ -281,7 +281,14 @@ fn an_application_is_for_servers_that_hand_requests_on() {
         assert_eq!(application, Some("php-fpm: workers=4".parse().unwrap()));
     }
     let said = error(&php("mine = ./s {port}"));
-    assert!(said.contains("cannot pass requests to an application; allowed with"), "{said}");
+    assert!(said.contains("cannot pass requests to an application over FastCGI; allowed: "), "{said}");
+    let http = |server| php(server).replace("php-fpm: workers=4", "standard: time=50ms workers=4");
+    for server in ["sluice", "nginx", "caddy", "haproxy: behind=application", "mine = ./s {port} {socket}"] {
+        assert!(Experiment::parse(&http(server)).is_ok(), "{server}");
+    }
+    for server in ["lighttpd", "haproxy: behind=nginx", "mine = ./s {port}"] {
+        assert!(error(&http(server)).contains("over HTTP; allowed: sluice, nginx, caddy"), "{server}");
+    }
     assert!(error(&php("nginx").replace("php-fpm", "php")).contains("allowed: 'php-fpm'"));
 }
 

@@ -27,6 +27,7 @@ const ORDER: &[&str] = &[
     "dates",
     "faults",
     "ip_text",
+    "names",
     "registration",
     "secured",
     "slab",

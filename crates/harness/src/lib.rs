@@ -30,6 +30,7 @@ pub mod csv;
 pub mod fpm;
 pub mod guest;
 pub mod held;
+pub mod name_server;
 pub mod namespace;
 pub mod over_tls;
 pub mod owners;

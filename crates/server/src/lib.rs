@@ -36,6 +36,7 @@ pub mod ip_text;
 pub mod line;
 pub mod listeners;
 pub mod memory;
+pub mod names;
 pub mod outbox;
 pub mod placement;
 pub mod plain;

@@ -2,10 +2,12 @@
 
 mod breaking;
 mod large;
+mod names;
 mod paths;
 mod replies;
 mod requests;
 mod upgrades;
+mod uploads;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,7 +20,9 @@ const TOPICS: &[Topic] = &[
     ("paths", paths::TESTS),
     ("breaking", breaking::TESTS),
     ("upgrades", upgrades::TESTS),
+    ("uploads", uploads::TESTS),
     ("large", large::TESTS),
+    ("names", names::TESTS),
 ];
 
 fn main() -> ExitCode {

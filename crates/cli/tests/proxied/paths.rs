@@ -7,7 +7,8 @@ use harness::site::{HELLO, INDEX};
 use harness::variant::{Test, Variant, tests};
 
 pub(super) const TESTS: &[Test] = tests![
-    Three: files_come_first, prefixes, one_option_is_enough, replies_are_led_back;
+    Three: files_come_first, prefixes, one_option_is_enough, replies_are_led_back,
+        sites_have_their_own;
 ];
 
 /// Answers with the method and the target.
@@ -99,4 +100,36 @@ fn replies_are_led_back(variant: &Variant) {
         assert_eq!(reply.need("Location"), location, "{path}");
         assert_eq!(reply.need("Set-Cookie"), format!("a=/v1/; HttpOnly; path={cookie}"), "{path}");
     }
+}
+
+/// Sites inherit the application, have their own, or none.
+fn sites_have_their_own(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let start = |name: &'static str| {
+        scripted_http::start(setup.directory(), name, move |asked| {
+            asked.say(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{name}", name.len()))
+        })
+    };
+    let (top, own) = (start("top.sock"), start("own.sock"));
+    let root = setup.root().display().to_string();
+    let config = format!(
+        "proxy = 'unix:{}'\n\
+         [[sites]]\nhosts = 'inherits'\nroot = '{root}'\n\
+         [[sites]]\nhosts = ['own', 'same']\nroot = '{root}'\nproxy = 'unix:{}'\n\
+         [[sites]]\nhosts = 'none'\nroot = '{root}'\nproxy = 'off'\n",
+        top.display(),
+        own.display()
+    );
+    let server = setup.config(&config).start();
+    let mut client = server.connect();
+    for (host, told) in
+        [("other", "top.sock"), ("inherits", "top.sock"), ("own", "own.sock"), ("same", "own.sock")]
+    {
+        client.send(format!("GET /nothing HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        assert_eq!(client.reply().text(), told, "{host}");
+        client.send(format!("GET /hello.txt HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        assert_eq!(client.reply().text(), HELLO, "{host}");
+    }
+    client.send("GET /nothing HTTP/1.1\r\nHost: none\r\n\r\n");
+    assert_eq!(client.reply().status, 404);
 }

@@ -53,11 +53,15 @@ impl Channel {
             if self.conversation.is_joined() && !self.receive_for_application(service, scratch, &mut share) {
                 return None;
             }
+            if self.conversation.passes_body(self.readable && share > 0) {
+                self.take_body(service, scratch, &mut share)?;
+            }
             let line = Line::of(self.socket.as_fd(), self.tls.is_none(), self.blocks);
             let is_full = !self.writable;
             if self.conversation.attend(service, line, scratch, &mut share, is_full) == Attended::IsOver {
                 return None;
             }
+            self.conversation.paces_body(service);
             let sent = self.send_passages(service);
             if self.conversation.is_attended(service) == Attended::IsOver {
                 return None;
@@ -69,7 +73,8 @@ impl Channel {
                 return (attended == Attended::GoesOn).then_some(Turn::Unfinished);
             }
             // Sending may have made room for more. So does noticing that the client is slow.
-            let may_receive = self.readable && self.conversation.takes_input_for_application();
+            let may_receive = self.readable && self.conversation.takes_input_for_application()
+                || self.conversation.passes_body(self.readable);
             if sent == 0 && self.writable == was_writable && !may_receive {
                 // Without events for changes only, this worker would be told of the end again and again.
                 if self.hung_up && !service.hears_hang_ups && self.conversation.has_lost_client() {

@@ -15,6 +15,7 @@ use http1::coding::Coding;
 
 use super::address::ListenAddress;
 use super::error::{Place, Problem};
+use super::server_address::ServerAddress;
 use super::settings::{FileSettings, PoolRule, Settings};
 use super::typed::{Item, Table, Value, nth, of_key, of_site};
 
@@ -31,13 +32,13 @@ pub(super) fn doubts(settings: &Settings, typed: &Table, has_file: bool) -> Vec<
         routes::look(&site, &mut doubts);
         look_at_fallbacks(&site, &mut doubts);
         look_at_encodings(&site, &mut doubts);
-        if let Some(php) = &files.php
-            && (number.is_none() || settings.files.php.as_ref() != Some(php))
-        {
-            look_at_server((&php.server, site.item("php")), settings, &mut doubts);
-        }
-        if let Some(proxy) = files.proxy.as_ref().filter(|_| number.is_none()) {
-            look_at_server((proxy, site.item("proxy")), settings, &mut doubts);
+        let top = &settings.files;
+        for (key, own, of_top) in [("php", &files.php, &top.php), ("proxy", &files.proxy, &top.proxy)] {
+            if let Some(own) = own
+                && (number.is_none() || of_top.as_ref() != Some(own))
+            {
+                look_at_server((&own.server, site.item(key)), settings, &mut doubts);
+            }
         }
     }
     let routes = settings.sites.iter().flat_map(|site| &site.files.routes).chain(&settings.files.routes);
@@ -148,8 +149,8 @@ fn look_at_servers((pool, typed): (&PoolRule, Option<&Item>), settings: &Setting
 
 /// Checks that an application's socket exists and that the server may connect to it, which requires write
 /// permission, unix(7). This makes no connection, because that may start an application.
-fn look_at_server((server, item): (&ListenAddress, Option<&Item>), settings: &Settings, doubts: &mut Doubts) {
-    let ListenAddress::Unix(path) = server else { return };
+fn look_at_server((server, item): (&ServerAddress, Option<&Item>), settings: &Settings, doubts: &mut Doubts) {
+    let ServerAddress::At(ListenAddress::Unix(path)) = server else { return };
     let (shown, user) = (path.display(), settings.user.as_deref());
     let group = settings.group.as_deref();
     // The rights of any other user are unknown.

@@ -16,8 +16,8 @@ use super::settings::{
     Architecture, Coalesce, CopiesBy, Events, LogFormat, LogLevel, Sends, Stages, Wake, WhenBehind,
 };
 use super::values::{
-    accept_limit, account, address, addresses, count, cpus, flag, host, mode, one_of, path, size, time,
-    trusted_proxy, unless_off, up_to,
+    accept_limit, account, address, addresses, count, cpus, flag, host, mode, name_server, one_of, path,
+    size, time, trusted_proxy, unless_off, up_to,
 };
 
 /// The keys that are command line options, in the order of the help text.
@@ -256,18 +256,18 @@ pub(super) const KEYS: &[Key] = &[
     },
     Key {
         name: "php",
-        value: "ADDR:PORT|unix:PATH",
+        value: "HOST:PORT|unix:PATH",
         help: "Where PHP-FPM listens, to run the directory's index.php and *.php",
         unset: "PHP is not run",
-        setting: |s| optional(&mut s.files.php, pools::php()),
+        setting: |s| optional(&mut s.files.php, pools::application("php")),
         ..Key::under("Files")
     },
     Key {
         name: "proxy",
-        value: "ADDR:PORT|unix:PATH",
+        value: "HOST:PORT|unix:PATH",
         help: "Where an application that speaks HTTP listens, to answer for what is no file",
         unset: "there is none",
-        setting: |s| optional(&mut s.files.proxy, pools::proxy()),
+        setting: |s| optional(&mut s.files.proxy, pools::application("proxy")),
         ..Key::under("Files")
     },
     Key {
@@ -431,6 +431,7 @@ pub(super) const KEYS: &[Key] = &[
         unset: "0.5, or 5 while they get no time besides",
         ..Key::of("handshakes", "share", |s| optional(&mut s.handshakes.share, up_to(100)))
     },
+    Key::of("gateway", "name_servers", |s| each(&mut s.name_servers, name_server())),
     Key::of("gateway", "spool", |s| one(&mut s.spool, path())),
     Key::of("gateway", "spill", |s| one(&mut s.spill, size(0..=GIB))),
     Key::of("gateway", "memory", |s| one(&mut s.gateway_memory, size(0..=GIB))),

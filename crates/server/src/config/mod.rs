@@ -36,6 +36,7 @@ mod print;
 mod resolve;
 mod routes;
 mod schematics;
+mod server_address;
 mod settings;
 mod sites;
 mod target;
@@ -56,12 +57,13 @@ pub use layout::{Layout, Role, StageThreads, Threads};
 pub use names::{DESIGNED, Design, no_ring};
 pub use network::{Network, ToldOrigin, TrustedProxy};
 pub use pattern::{NamePattern, Pattern, Segment};
+pub use server_address::{ServerAddress, ServerName};
 pub use settings::{
-    AcceptLimit, Accepting, AccessLogSettings, AmpedSettings, Architecture, AreaSend, Coalesce,
+    AcceptLimit, Accepting, AccessLogSettings, AmpedSettings, Application, Architecture, AreaSend, Coalesce,
     ConnectionSettings, CopiesBy, ErrorLog, EventSettings, Events, FileSettings, HandshakeSettings,
-    HeaderRule, Limits, Loads, LogFormat, LogLevel, LogTarget, Mapping, PairFiles, Php, PipelineSettings,
+    HeaderRule, Limits, Loads, LogFormat, LogLevel, LogTarget, Mapping, PairFiles, PipelineSettings,
     PlacementSettings, PoolRule, Protocol, RouteRule, Sends, Settings, SiteSettings, SocketFileSettings,
-    Stages, Symlinks, Timeouts, TlsSettings, Transport, UserThreadSettings, Wake, WhenBehind,
+    Stages, Symlinks, Timeouts, TlsSettings, Transport, Uploads, UserThreadSettings, Wake, WhenBehind,
 };
 pub use target::{Part, Target, literal_prefix};
 pub use typed::CommandLine;

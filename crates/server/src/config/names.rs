@@ -4,7 +4,7 @@ use super::network::ToldOrigin;
 use super::schematics;
 use super::settings::{
     Accepting, Architecture, AreaSend, Coalesce, CopiesBy, Events, Loads, LogFormat, LogLevel, Mapping,
-    Protocol, Sends, Stages, Symlinks, Transport, Wake, WhenBehind,
+    Protocol, Sends, Stages, Symlinks, Transport, Uploads, Wake, WhenBehind,
 };
 
 /// A setting that accepts one of a few names.
@@ -119,6 +119,10 @@ impl Named for Transport {
 
 impl Named for Protocol {
     const NAMES: &[(&'static str, Self)] = &[("fastcgi", Self::FastCgi), ("http", Self::Http)];
+}
+
+impl Named for Uploads {
+    const NAMES: &[(&'static str, Self)] = &[("spool", Self::Spool), ("stream", Self::Stream)];
 }
 
 impl Named for AreaSend {
@@ -332,6 +336,7 @@ mod tests {
         check::<Loads>();
         check::<Symlinks>();
         check::<LogFormat>();
+        check::<Uploads>();
         check::<WhenBehind>();
     }
 

@@ -9,11 +9,11 @@ use super::checks::wrong_with_root;
 use super::error::Problem;
 use super::key::{Field, Key, each, is_empty_list, missing, one, optional, pairs, read_each};
 use super::names::Named;
-use super::settings::{Php, PoolRule, Protocol, Transport};
+use super::server_address::{ServerAddress, ServerName};
+use super::settings::{Application, PoolRule, Protocol, Transport};
 use super::typed::{Item, Table};
 use super::values::{
-    Kind, address, addresses, count, flag, one_of, pair, path_from_root, quoted, size, text, time,
-    unless_off, up_to,
+    Kind, addresses, count, flag, one_of, pair, path_from_root, quoted, size, text, time, unless_off, up_to,
 };
 
 /// Bounds of the timeouts for a pool's servers.
@@ -26,7 +26,7 @@ const AREA: RangeInclusive<u64> = 256 << 10..=1 << 30;
 pub(super) const KEYS: &[Key<PoolRule>] = &[
     Key::of("pools", "name", |rule| one(&mut rule.name, name())),
     Key::of("pools", "servers", |rule| {
-        let written = each(&mut rule.servers, address()).written;
+        let written = each(&mut rule.servers, server()).written;
         let read = |item: &_| read_each(item, servers).map(|several| rule.servers = several.concat());
         Field { written, read: Box::new(read) }
     }),
@@ -43,6 +43,7 @@ pub(super) const KEYS: &[Key<PoolRule>] = &[
     Key::of("pools", "connect_timeout", |rule| one(&mut rule.connect_timeout, time(TIMEOUT))),
     Key::of("pools", "timeout", |rule| one(&mut rule.timeout, time(TIMEOUT))),
     Key::of("pools", "total_timeout", |rule| optional(&mut rule.total_timeout, time(TIMEOUT))),
+    Key::of("pools", "uploads", |rule| one(&mut rule.uploads, one_of())),
     Key::of("pools", "upgrades", |rule| one(&mut rule.upgrades, count(0..=PoolRule::MOST_UPGRADES.into()))),
     Key::of("pools", "upgrade_timeout", |rule| one(&mut rule.upgrade_timeout, time(TIMEOUT))),
     Key::of("pools", "transport", |rule| one(&mut rule.transport, one_of())),
@@ -70,7 +71,7 @@ pub(super) const KEYS: &[Key<PoolRule>] = &[
 /// Keys that a pool lacks, and settings that contradict each other.
 pub(super) fn contradictions(rule: &PoolRule, item: &Item, table: &Table) -> Vec<Problem> {
     let needed = [("name", "name = \"php\""), ("servers", "servers = \"unix:/run/php/php-fpm.sock\"")];
-    let is_remote = rule.servers.iter().any(ListenAddress::is_tcp);
+    let is_remote = rule.servers.iter().any(ServerAddress::is_tcp);
     let passes_to_remote = (rule.transport != Transport::Stream && is_remote).then(|| {
         let transport = rule.transport.name();
         item.problem_of("servers", format!("allowed with transport {transport}: Unix sockets (unix:PATH)"))
@@ -98,6 +99,7 @@ fn of_other_protocol(rule: &PoolRule) -> (&'static str, Vec<&'static str>) {
         ("strip_prefix", rule.strip_prefix.is_some()),
         ("add_prefix", rule.add_prefix.is_some()),
         ("rewrite_replies", rule.rewrite_replies),
+        ("uploads", rule.uploads != usual.uploads),
         ("upgrades", rule.upgrades != usual.upgrades),
         ("upgrade_timeout", rule.upgrade_timeout != usual.upgrade_timeout),
     ];
@@ -172,20 +174,21 @@ pub(super) fn ending() -> Kind<String> {
     )
 }
 
-/// An application that runs PHP scripts, at one address.
-pub(super) fn php() -> Kind<Php> {
+/// An application at one address, whose pool has this name.
+pub(super) fn application(pool: &'static str) -> Kind<Application> {
     Kind::new(
-        |php: &Php| (address().write)(&php.server),
-        |item| Ok(Php { pool: "php".to_owned(), server: servers(item)?.swap_remove(0) }),
+        |application: &Application| (server().write)(&application.server),
+        move |item| Ok(Application { pool: pool.to_owned(), server: servers(item)?.swap_remove(0) }),
     )
 }
 
-/// An application that speaks HTTP, at one address.
-pub(super) fn proxy() -> Kind<ListenAddress> {
-    Kind::new(address().write, |item| Ok(servers(item)?.swap_remove(0)))
+/// Where one server listens. If the text stands for several addresses, it is the first.
+fn server() -> Kind<ServerAddress> {
+    let write = |server: &ServerAddress| quoted(&server.to_string());
+    Kind::new(write, |item| Ok(servers(item)?.swap_remove(0)))
 }
 
-fn servers(item: &Item) -> Result<Vec<ListenAddress>, String> {
+fn servers(item: &Item) -> Result<Vec<ServerAddress>, String> {
     let typed = text(item).unwrap_or_default();
     if typed.starts_with("https://") {
         return Err("there is no TLS to applications; allowed: an address and port such as 127.0.0.1:3000, \
@@ -196,15 +199,19 @@ fn servers(item: &Item) -> Result<Vec<ListenAddress>, String> {
         let address = rest.trim_end_matches('/');
         return Err(format!("allowed: an address without a scheme, here \"{address}\"; or unix:PATH"));
     }
-    let servers = addresses(item)?;
+    if let Some(name) = ServerName::parse(&typed) {
+        return Ok(vec![ServerAddress::Named(name)]);
+    }
+    let servers =
+        addresses(item).map_err(|what| format!("{what}; or \"NAME:PORT\", such as \"app.internal:3000\""))?;
     let can_be_connected_to = |server: &ListenAddress| match server {
         ListenAddress::Tcp(address) => address.port() != 0 && !address.ip().is_unspecified(),
         ListenAddress::Unix(_) => true,
     };
     if servers.iter().all(can_be_connected_to) {
-        return Ok(servers);
+        return Ok(servers.into_iter().map(ServerAddress::At).collect());
     }
-    Err("allowed: an address and port that can be connected to, or unix:PATH".to_owned())
+    Err("allowed: an address or a name, and a port, that can be connected to; or unix:PATH".to_owned())
 }
 
 fn send_from(prefix: &str, item: &Item) -> Result<(String, PathBuf), String> {

@@ -11,7 +11,7 @@ mod tls;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,9 +21,8 @@ pub use sys::file::Symlinks;
 pub use tracing::Level as LogLevel;
 
 pub use self::log::{AccessLogSettings, LogFormat, LogTarget, WhenBehind};
-pub use self::pool::{AreaSend, PoolRule, Protocol, Transport};
-use self::site::PROXY;
-pub use self::site::{FileSettings, HeaderRule, Php, RouteRule, SiteSettings};
+pub use self::pool::{AreaSend, PoolRule, Protocol, Transport, Uploads};
+pub use self::site::{Application, FileSettings, HeaderRule, RouteRule, SiteSettings};
 pub use self::tls::{HandshakeSettings, PairFiles, TlsSettings};
 
 use super::address::{ListenAddress, StatusAddress};
@@ -94,6 +93,8 @@ pub struct Settings {
     pub sites: Vec<SiteSettings>,
     /// Applications that routes lead to.
     pub pools: Vec<PoolRule>,
+    /// Name servers that are asked for the addresses of applications. Empty: those of `/etc/resolv.conf`.
+    pub name_servers: Vec<SocketAddr>,
     /// A directory for request bodies that are too large for memory, and for replies that clients read
     /// slowly.
     pub spool: PathBuf,
@@ -562,21 +563,16 @@ impl Settings {
 
     /// The pools, including those of PHP scripts and of `proxy`.
     pub fn all_pools(&self) -> impl Iterator<Item = Cow<'_, PoolRule>> {
-        let of_sites = self.sites.iter().filter_map(|site| site.files.php.as_ref());
+        let sites = || std::iter::once(&self.files).chain(self.sites.iter().map(|site| &site.files));
         let mut known = HashSet::new();
-        let php = self.files.php.iter().chain(of_sites).filter(move |php| known.insert(*php));
-        let pool = |php: &Php| PoolRule {
-            name: php.pool.clone(),
-            servers: vec![php.server.clone()],
-            ..PoolRule::default()
-        };
-        let proxy = self.files.proxy.iter().map(|server| PoolRule {
-            name: PROXY.to_owned(),
-            protocol: Protocol::Http,
-            servers: vec![server.clone()],
+        let php = sites().filter_map(|files| files.php.as_ref()).map(|php| (php, Protocol::FastCgi));
+        let proxy = sites().filter_map(|files| files.proxy.as_ref()).map(|proxy| (proxy, Protocol::Http));
+        let own = php.chain(proxy).filter(move |own| known.insert(own.0)).map(|(own, protocol)| PoolRule {
+            name: own.pool.clone(),
+            protocol,
+            servers: vec![own.server.clone()],
             ..PoolRule::default()
         });
-        let own = php.map(pool).chain(proxy);
         own.map(Cow::Owned).chain(self.pools.iter().map(Cow::Borrowed))
     }
 }
@@ -636,6 +632,7 @@ impl Settings {
             sites: Vec::new(),
             access_log: Some(AccessLogSettings::to(LogTarget::Terminal)),
             pools: Vec::new(),
+            name_servers: Vec::new(),
             spool: PathBuf::from("/var/tmp"),
             spill: 16 << 20,
             gateway_memory: 8 << 20,

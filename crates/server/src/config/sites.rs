@@ -12,7 +12,7 @@ use super::files;
 use super::key::{Field, Key, each, is_empty_list, missing, one, optional, rules};
 use super::logs;
 use super::pools;
-use super::settings::{FileSettings, Settings, SiteSettings};
+use super::settings::{Application, FileSettings, Settings, SiteSettings};
 use super::typed::{Item, Table, Value};
 use super::values::{host, path, unless_off};
 
@@ -36,20 +36,8 @@ pub(super) const KEYS: &[Key<SiteSettings>] = &[
     Key::of("sites", "root", |site| files::root(&mut site.files)),
     Key::of("sites", "certificate", |site| optional(&mut site.pair.certificate, path())),
     Key::of("sites", "key", |site| optional(&mut site.pair.key, path())),
-    Key::of("sites", "php", |site| {
-        let php = &mut site.files.php;
-        let of_top = php.as_ref().map(|php| php.server.clone());
-        let written = one(php, unless_off(pools::php())).written;
-        let read = move |item: &Item| {
-            one(php, unless_off(pools::php())).set(item)?;
-            // Each application has one queue, whichever site names it.
-            if let Some(own) = php.as_mut().filter(|own| Some(&own.server) != of_top.as_ref()) {
-                own.pool = format!("php {}", own.server);
-            }
-            Ok(())
-        };
-        Field { written, read: Box::new(read) }
-    }),
+    Key::of("sites", "php", |site| application(&mut site.files.php, "php")),
+    Key::of("sites", "proxy", |site| application(&mut site.files.proxy, "proxy")),
     Key::of("sites", "access_log", |site| logs::of_site(&mut site.access_log)),
     Key::of("sites", "log_format", |site| logs::format(&mut site.access_log)),
     Key::of("sites", "log_when_full", |site| logs::when_full(&mut site.access_log)),
@@ -66,6 +54,21 @@ pub(super) const KEYS: &[Key<SiteSettings>] = &[
     Key::of("sites", "headers", |site| files::header_rules(&mut site.files)),
     Key::of("sites", "routes", |site| files::route_rules(&mut site.files)),
 ];
+
+/// The application of a site, instead of that at the top of the file.
+fn application<'a>(own: &'a mut Option<Application>, key: &'static str) -> Field<'a> {
+    let of_top = own.as_ref().map(|own| own.server.clone());
+    let written = one(own, unless_off(pools::application(key))).written;
+    let read = move |item: &Item| {
+        one(own, unless_off(pools::application(key))).set(item)?;
+        // Each application has one queue, whichever site names it.
+        if let Some(own) = own.as_mut().filter(|own| Some(&own.server) != of_top.as_ref()) {
+            own.pool = format!("{key} {}", own.server);
+        }
+        Ok(())
+    };
+    Field { written, read: Box::new(read) }
+}
 
 /// What a site lacks, or cannot have.
 fn contradictions(site: &SiteSettings, item: &Item, table: &Table) -> Vec<Problem> {

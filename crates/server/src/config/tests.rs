@@ -380,6 +380,7 @@ quantum = "1 MB"
 send_hold = "2 s"
 
 [gateway]
+name_servers = ["127.0.0.53:53"]
 spool = "/"
 spill = "1 MiB"
 memory = "2 MiB"
@@ -528,6 +529,7 @@ host = "app.example:8080"
 strip_prefix = "/node"
 add_prefix = "/v1"
 rewrite_replies = true
+uploads = "stream"
 upgrades = 7
 upgrade_timeout = "2 h"
 
@@ -535,6 +537,7 @@ upgrade_timeout = "2 h"
 hosts = ["Example.org", "*.example.com", "[::1]"]
 root = "www"
 php = "unix:site.sock"
+proxy = "app.internal:3000"
 index = "index.htm"
 listing = false
 listing_names = 7

@@ -2,6 +2,7 @@
 //! TOML.
 
 use std::fmt::{Display, Write as _};
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -222,6 +223,23 @@ pub(super) fn address() -> Kind<ListenAddress> {
     Kind::new(
         |address: &ListenAddress| quoted(&address.to_string()),
         |item| Ok(addresses(item)?.swap_remove(0)),
+    )
+}
+
+/// A name server: an IP address, with a port if it is not 53.
+pub(super) fn name_server() -> Kind<SocketAddr> {
+    const PORT: u16 = 53;
+    Kind::new(
+        |server: &SocketAddr| quoted(&server.to_string()),
+        |item| {
+            let text = text(item)?;
+            let alone = || text.parse().map(|ip: IpAddr| SocketAddr::new(ip, PORT));
+            let server = text.parse::<SocketAddr>().or_else(|_| alone()).ok();
+            let usable = server.filter(|server| server.port() != 0 && !server.ip().is_unspecified());
+            usable.ok_or_else(|| {
+                "allowed: an IP address, with a port if it is not 53, such as \"127.0.0.1:8600\"".to_owned()
+            })
+        },
     )
 }
 

@@ -21,7 +21,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use http1::{End, Head, Method, OpenReply, ProtocolError, Run, Status, Step, Terms, Tick, TimerKind};
+use http1::{
+    Connection, End, Head, Method, OpenReply, ProtocolError, Run, Status, Step, Terms, Tick, TimerKind,
+};
 use sys::socket::Slice;
 
 use super::disk::Owed;
@@ -159,7 +161,14 @@ impl Conversation {
         let mut kept = service.buffers.take();
         kept.extend_from_slice(consumed);
         let owed = (call.site, head.terms);
-        match Relay::new(&service.gateway, call, (kept, head), asker, now) {
+        let relay = Relay::new(&service.gateway, call, (kept, head), asker, now);
+        let begun = relay.and_then(|mut relay| {
+            if self.machine.is_reading_body() {
+                relay.begin_body(&mut service.gateway, self.machine.body_left(), now)?;
+            }
+            Ok(relay)
+        });
+        match begun {
             Ok(relay) => {
                 let look_at = (!service.hears_hang_ups).then(|| now.after(LOOK_TICKS));
                 let application = Application { relay, look_at, interim: b"", disturbances: 0 };
@@ -206,10 +215,13 @@ impl Conversation {
         self.answer_error(service, (site, Status::MISDIRECTED_REQUEST, head.path), terms, None);
     }
 
-    /// Takes the application, if the conversation waits for one.
-    fn take_application(&mut self) -> Option<Box<Application>> {
+    /// Takes the application, if the conversation waits for one. From now on, the client's time runs.
+    fn take_application(&mut self, service: &Service) -> Option<Box<Application>> {
         match *self.exchange.waiting.take()? {
-            Pause::Application(application) => Some(application),
+            Pause::Application(application) => {
+                self.machine.resume(service.clock.tick);
+                Some(application)
+            }
             other @ Pause::Disk(_) => {
                 self.exchange.waiting = Some(Box::new(other));
                 None
@@ -228,7 +240,7 @@ impl Conversation {
         match result {
             Ok(done) => done,
             Err(trouble) => {
-                if let Some(application) = self.take_application() {
+                if let Some(application) = self.take_application(service) {
                     self.give_application_up(service, line, *application, trouble);
                 }
                 given_up
@@ -245,11 +257,9 @@ impl Conversation {
     /// Begins to take the rest of a request's body. The client may have to be asked for it: that is the
     /// next [passage](Self::next_passage).
     pub fn begins_body(&mut self, input: &mut Input<'_>) {
-        if let Some(application) = self.exchange.application_mut()
-            && let Some(is_persistent) = self.machine.invite_body()
-        {
-            application.relay.set_persistent(is_persistent);
-            application.interim = CONTINUE;
+        let Self { machine, exchange, .. } = self;
+        if let Some(application) = exchange.application_mut().filter(|it| !it.relay.streams_body()) {
+            application.invite(machine);
         }
         self.take_up(input);
     }
@@ -265,6 +275,11 @@ impl Conversation {
         let Some(application) = exchange.application_mut() else { return Ok(Body::IsOver) };
         if !machine.is_reading_body() {
             application.relay.end_body(&mut service.gateway, service.clock.tick)?;
+            return Ok(Body::IsOver);
+        }
+        // The end of a body takes no room. The application may have seen it in the length.
+        let is_full = application.relay.streams_body() && !application.relay.takes_input();
+        if is_full && machine.body_left() != Some(0) {
             return Ok(Body::IsOver);
         }
         let unused = input.unused();
@@ -312,6 +327,32 @@ impl Conversation {
         }
         application.relay.has_received(count);
         true
+    }
+
+    /// Whether more of the body is to be passed to the application as it comes, and can be now: there is
+    /// input, or may be.
+    pub fn passes_body(&self, may_receive: bool) -> bool {
+        let relay = self.exchange.application().map(|application| &application.relay);
+        relay.is_some_and(|relay| relay.streams_body() && relay.takes_input())
+            && (may_receive || self.rest_unseen || self.eof || !self.machine.is_reading_body())
+    }
+
+    /// Asks the client for a body that the application takes as it comes, if it must be asked. The client's
+    /// time for the body runs only while the application takes more of it.
+    pub fn paces_body(&mut self, service: &Service) {
+        let Self { machine, exchange, .. } = self;
+        let Some(application) = exchange.application_mut().filter(|it| it.relay.streams_body()) else {
+            return;
+        };
+        let now = service.clock.tick;
+        if !application.relay.takes_input() {
+            return machine.stall(now);
+        }
+        machine.resume(now);
+        // An application that has answered wants no body.
+        if application.relay.reply().is_none() {
+            application.invite(machine);
+        }
     }
 
     /// Whether the client's connection is joined with the application's.
@@ -386,7 +427,7 @@ impl Conversation {
         let attended = self.exchange_with_application(service, line, scratch, share, is_full);
         let attended = self.settles(service, line, attended, Attended::IsOver);
         if attended == Attended::IsOver
-            && let Some(application) = self.take_application()
+            && let Some(application) = self.take_application(service)
         {
             self.end_application(service, *application);
         }
@@ -479,7 +520,7 @@ impl Conversation {
         if application.relay.reply().is_none_or(|reply| !reply.is_complete()) {
             return Attended::GoesOn;
         }
-        if let Some(application) = self.take_application() {
+        if let Some(application) = self.take_application(service) {
             self.end_application(service, *application);
         }
         Attended::IsOver
@@ -551,7 +592,11 @@ impl Conversation {
             (Trouble::Named(named), _) => {
                 return self.answer_with_named(service, (consumed, owed.1), named, None);
             }
-            (Trouble::Body(error), _) => self.refuse(service, (owed.0, error)),
+            (Trouble::Body(error), None) => self.refuse(service, (owed.0, error)),
+            (Trouble::Body(_), Some((status, sent))) => {
+                self.machine.abort();
+                self.exchange.end(service, status, sent);
+            }
             (Trouble::Application(failure), None) => {
                 // The request can be answered even without its head.
                 let path = Head::again(&consumed, owed.1).map_or(&[][..], |head| head.path);
@@ -641,10 +686,16 @@ impl Conversation {
     /// Ends an application's reply that the client takes too slowly.
     pub(super) fn give_slow_reply_up(&mut self, service: &mut Service, line: Line<'_>) {
         if self.exchange.application().is_some_and(|application| application.relay.has_output())
-            && let Some(application) = self.take_application()
+            && let Some(application) = self.take_application(service)
         {
             self.give_application_up(service, line, *application, Trouble::Slow);
         }
+    }
+
+    /// Whether the client is to send more of a body now, to be kept or passed on.
+    pub(super) fn owes_body(&self) -> bool {
+        let owes = |relay: &Relay| relay.awaits_body() || relay.streams_body() && relay.takes_input();
+        self.exchange.application().is_some_and(|application| owes(&application.relay))
     }
 
     /// Whether the request is with an application, or on its way to one.
@@ -654,8 +705,8 @@ impl Conversation {
 
     /// Whether the conversation waits for an application, not for its client.
     pub fn waits_for_application(&self) -> bool {
-        let is_due = |relay: &Relay| !relay.awaits_body() && !relay.has_output();
-        self.exchange.application().is_some_and(|application| is_due(&application.relay))
+        let is_due = |application: &Application| !application.relay.has_output();
+        !self.owes_body() && self.exchange.application().is_some_and(is_due)
     }
 
     /// `None` unless the client's socket need not be watched: it is passed, when only the connection's end
@@ -717,6 +768,14 @@ impl Conversation {
 }
 
 impl Application {
+    /// Asks the client for the request's body, if it waits to be asked.
+    fn invite(&mut self, machine: &mut Connection<Pin>) {
+        if let Some(is_persistent) = machine.invite_body() {
+            self.relay.set_persistent(is_persistent);
+            self.interim = CONTINUE;
+        }
+    }
+
     /// When to check on the application.
     fn deadline(&self) -> Option<Tick> {
         [self.relay.deadline(), self.look_at].into_iter().flatten().reduce(Tick::earlier)

@@ -264,7 +264,10 @@ impl Conversation {
                     service.buffers.give(consumed);
                 }
             }
-            Some(Pause::Application(application)) => application.leave(service),
+            Some(Pause::Application(application)) => {
+                self.machine.resume(service.clock.tick);
+                application.leave(service);
+            }
             Some(Pause::Disk(_)) | None => {}
         }
     }

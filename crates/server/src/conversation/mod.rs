@@ -189,7 +189,7 @@ impl Conversation {
         let machine = &self.machine;
         if machine.is_lingering() || machine.wants_end() != End::Open {
             ConnectionState::Lingering
-        } else if machine.is_replying() || machine.owes_answer() && !self.brings_body() {
+        } else if machine.is_replying() || machine.owes_answer() && !self.owes_body() {
             ConnectionState::Writing
         } else if machine.is_reading_body() {
             ConnectionState::ReadingBody
@@ -267,9 +267,7 @@ impl Conversation {
             http1::Timeout::NotYet => return None,
             http1::Timeout::Answer(kind, error) => {
                 service.counters.timeout(kind);
-                let site = self.asked_site();
-                self.stop_waiting(service);
-                self.refuse(service, (site, error));
+                self.refuse_slow(service, error);
             }
             http1::Timeout::Ended(kind) => {
                 service.counters.timeout(kind);
@@ -284,8 +282,18 @@ impl Conversation {
     pub fn give_up(&mut self, service: &mut Service, line: Line<'_>) {
         self.give_slow_reply_up(service, line);
         if let http1::Timeout::Answer(_, error) = self.machine.give_up() {
-            let site = self.asked_site();
-            self.stop_waiting(service);
+            self.refuse_slow(service, error);
+        }
+    }
+
+    /// Refuses a request that does not come in time. If the application has begun to answer it, the
+    /// connection is reset.
+    fn refuse_slow(&mut self, service: &mut Service, error: http1::ProtocolError) {
+        let (site, is_passing_on) = (self.asked_site(), self.is_passing_on());
+        self.stop_waiting(service);
+        if is_passing_on {
+            self.machine.abort();
+        } else {
             self.refuse(service, (site, error));
         }
     }

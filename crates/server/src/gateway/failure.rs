@@ -14,6 +14,9 @@ pub enum Failure {
     /// No server of the pool can be connected to. The address and the error are of the last one tried.
     #[error("no server can be connected to; {0}: {1}")]
     Unreachable(ListenAddress, io::Error),
+    /// The pool has only names, which have no address now.
+    #[error("no address is known for {0}")]
+    NoAddress(String),
     /// The queues of all servers' Unix sockets are full, or there are no descriptors.
     #[error("no server has accepted the request in time")]
     Busy,
@@ -131,6 +134,7 @@ impl Failure {
             | Self::TooManyUpgrades
             | Self::Spool(_) => Status::SERVICE_UNAVAILABLE,
             Self::Unreachable(..)
+            | Self::NoAddress(_)
             | Self::Closed
             | Self::Broken(_)
             | Self::Protocol(_)

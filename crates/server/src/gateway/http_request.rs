@@ -13,7 +13,7 @@ use sys::socket::PeerAddress;
 use super::asker::Asker;
 use super::params::is_passed_on;
 use super::upgrade;
-use crate::config::PoolRule;
+use crate::config::{PoolRule, Uploads};
 use crate::ip_text::IpText;
 use crate::proxies::AsksFor;
 
@@ -27,6 +27,8 @@ pub struct HttpTerms {
     prefix: Box<str>,
     /// Paths in replies are turned back.
     pub(super) rewrites: bool,
+    /// Bodies are passed on as they come.
+    pub(super) streams_uploads: bool,
 }
 
 impl HttpTerms {
@@ -38,6 +40,7 @@ impl HttpTerms {
             strip: part(&rule.strip_prefix),
             prefix: part(&rule.add_prefix),
             rewrites: rule.rewrite_replies,
+            streams_uploads: rule.uploads == Uploads::Stream,
         }
     }
 
@@ -78,12 +81,21 @@ pub enum AfterReply {
     Switches,
 }
 
-/// Writes the head of a request with a body of so many bytes.
+/// How many bytes the body of a request has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyLength {
+    /// So many. Most often none.
+    Known(u64),
+    /// It ends with its last chunk.
+    Unknown,
+}
+
+/// Writes the head of a request with a body of this length.
 pub fn write(
     out: &mut Vec<u8>,
     head: &Head<'_>,
     asker: &Asker,
-    (body, afterwards): (u64, AfterReply),
+    (body, afterwards): (BodyLength, AfterReply),
     terms: &HttpTerms,
 ) {
     put(out, &[head.method.name().as_bytes(), b" "]);
@@ -103,8 +115,12 @@ pub fn write(
         }
     }
     let announces = |(name, _): &(&[u8], &[u8])| is(name, "content-length") || is(name, "transfer-encoding");
-    if body > 0 || fields.iter().any(announces) {
-        field(out, b"Content-Length", Buffer::new().format(body).as_bytes());
+    match body {
+        BodyLength::Known(body) if body > 0 || fields.iter().any(announces) => {
+            field(out, b"Content-Length", Buffer::new().format(body).as_bytes());
+        }
+        BodyLength::Known(_) => {}
+        BodyLength::Unknown => field(out, b"Transfer-Encoding", b"chunked"),
     }
     match afterwards {
         AfterReply::Stays => {}
@@ -218,6 +234,7 @@ mod tests {
     use super::*;
     use crate::proxies::origin::Origin;
 
+    const NONE: BodyLength = BodyLength::Known(0);
     const TERMS: Terms = Terms { version: Version::Http11, persistent: true, body: true };
 
     fn terms(strip: &str, add: &str) -> HttpTerms {
@@ -235,7 +252,7 @@ mod tests {
         Asker { client, asks_for: AsksFor::Itself, origin: Origin::default(), secured: None, local: None }
     }
 
-    fn written(request: &str, client: &str, body: u64, afterwards: AfterReply) -> String {
+    fn written(request: &str, client: &str, body: BodyLength, afterwards: AfterReply) -> String {
         let head = Head::again(request.as_bytes(), TERMS).unwrap();
         let mut out = Vec::new();
         write(&mut out, &head, &asker(client), (body, afterwards), &terms("/a", "/b/"));
@@ -248,7 +265,7 @@ mod tests {
             written(
                 "GET /a/x?y HTTP/1.1\r\nHost: h:1\r\nA: b\r\n\r\n",
                 "[::ffff:192.0.2.7]:1",
-                0,
+                NONE,
                 AfterReply::Stays
             ),
             "GET /b/x?y HTTP/1.1\r\nHost: h:1\r\nA: b\r\nX-Forwarded-For: 192.0.2.7\r\n\
@@ -259,21 +276,36 @@ mod tests {
             written(
                 "OPTIONS * HTTP/1.1\r\nHost: \r\nContent-Length: 0\r\n\r\n",
                 "[2001:db8::1]:1",
-                0,
+                NONE,
                 AfterReply::Ends
             ),
             "OPTIONS * HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\
              X-Forwarded-For: 2001:db8::1\r\nX-Forwarded-Proto: http\r\n\
              Forwarded: for=\"[2001:db8::1]\";proto=http\r\n\r\n"
         );
-        let none = written("GET / HTTP/1.1\r\nHost: h\r\n\r\n", "unix", 0, AfterReply::Switches);
+        let none = written("GET / HTTP/1.1\r\nHost: h\r\n\r\n", "unix", NONE, AfterReply::Switches);
         assert!(!none.contains("pgrade") && none.find("\r\n\r\n") == Some(none.len() - 4), "{none}");
-        let unknown = written("GET /a HTTP/1.1\r\nHost: h\r\n\r\n", "unix", 0, AfterReply::Stays);
+        let unknown = written("GET /a HTTP/1.1\r\nHost: h\r\n\r\n", "unix", NONE, AfterReply::Stays);
         assert!(unknown.contains("for=unknown;"));
         let offer =
             "GET / HTTP/1.1\r\nHost: h\r\nConnection: a, upgrade\r\nUpgrade: b/1, h2c\r\nUpgrade: c\r\n\r\n";
-        let offer = written(offer, "unix", 0, AfterReply::Switches);
+        let offer = written(offer, "unix", NONE, AfterReply::Switches);
         assert!(offer.contains("Host: h\r\nConnection: upgrade\r\nUpgrade: b/1, c\r\nX-"), "{offer}");
+    }
+
+    #[test]
+    fn a_body_has_a_length_or_chunks() {
+        for (length, field) in
+            [(BodyLength::Known(7), "Content-Length: 7"), (BodyLength::Unknown, "Transfer-Encoding: chunked")]
+        {
+            for typed in ["Content-Length: 9", "Transfer-Encoding: chunked", "A: b"] {
+                let request = format!("POST / HTTP/1.1\r\nHost: h\r\n{typed}\r\n\r\n");
+                let written = written(&request, "unix", length, AfterReply::Stays);
+                let about = ["Content-Length", "Transfer-Encoding"];
+                let lines = written.lines().filter(|line| about.iter().any(|name| line.starts_with(name)));
+                assert_eq!(lines.collect::<Vec<_>>(), [field], "{typed}");
+            }
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@
 use http1::Tick;
 
 use super::link::{Link, Readiness};
+use super::server_id::ServerId;
 
 /// Connections that wait for a request.
 #[derive(Debug, Default)]
@@ -39,9 +40,20 @@ impl Kept {
     }
 
     /// Takes the connection to a pool that was used last, of those whose application waits for a request.
-    /// Connections that the application has closed are moved to `gone`.
-    pub(super) fn take(&mut self, pool: usize, scratch: &mut [u8], gone: &mut Vec<Link>) -> Option<Link> {
+    /// Connections that the application has closed are moved to `gone`, and so are those to servers that the
+    /// pool has no longer (`has`).
+    pub(super) fn take(
+        &mut self,
+        pool: usize,
+        has: impl Fn(ServerId) -> bool,
+        scratch: &mut [u8],
+        gone: &mut Vec<Link>,
+    ) -> Option<Link> {
         for at in (0..self.0.len()).rev().filter(|&at| self.0[at].pool == pool).collect::<Vec<_>>() {
+            if !has(self.0[at].link.server) {
+                gone.push(self.0.remove(at).link);
+                continue;
+            }
             match self.0[at].link.readiness(scratch) {
                 Readiness::Waits => return Some(self.0.remove(at).link),
                 Readiness::Busy => {}

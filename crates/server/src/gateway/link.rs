@@ -3,7 +3,7 @@
 
 mod by_ring;
 
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fastcgi::record::{self, HEADER_LENGTH, Kind};
@@ -16,8 +16,9 @@ use sys::tcp_info;
 
 use self::by_ring::ByRing;
 use super::area::Area;
-use super::http_request::AfterReply;
+use super::http_request::{AfterReply, BodyLength};
 use super::lent_connection::Lendable;
+use super::server_id::ServerId;
 use super::spool::Spool;
 use crate::registration::Registration;
 
@@ -31,8 +32,8 @@ pub struct Link {
     /// The name that the socket is registered by, or was. 0: it never was.
     pub watched_as: u64,
     pub(super) speaks: Speaks,
-    /// The number of the pool's server.
-    pub(super) server: usize,
+    /// The pool's server.
+    pub(super) server: ServerId,
     /// The request's number in FastCGI. 0: no request has begun, as far as the server knows.
     request: u16,
     /// Bytes to be sent before the body in `lent`, and how many of them are sent.
@@ -57,6 +58,8 @@ pub struct Link {
     hung_up: bool,
     /// The server is asked to leave the connection open.
     keeps: bool,
+    /// The body of an HTTP request is passed on as it comes.
+    upload: Option<BodyLength>,
     /// The connection is joined with a client's: there is no request any more, and its output has no end.
     is_joined: bool,
     /// There was a request before this one.
@@ -128,6 +131,8 @@ const MOST_TOLD: usize = 4 << 10;
 /// Charge at least this many bytes of the quantum (`share`) for each call that sends or receives. An
 /// endless series of small calls must end the turn as well.
 const LEAST_COST: usize = 4 << 10;
+/// While so many bytes of a body that is passed on are not sent, no more of it is taken.
+const MOST_UNSENT: usize = 16 << 10;
 /// Records of a body in memory that are sent along with the one before. They are as much as a Unix socket
 /// takes at once.
 const GATHER: usize = 4;
@@ -139,7 +144,7 @@ impl Link {
     pub(super) fn new(
         (socket, is_local): (OwnedFd, bool),
         speaks: Speaks,
-        server: usize,
+        server: ServerId,
         is_up: bool,
         keeps: bool,
     ) -> Self {
@@ -165,6 +170,7 @@ impl Link {
             writable: is_up,
             hung_up: false,
             keeps,
+            upload: None,
             is_joined: false,
             is_reused: false,
             waits: false,
@@ -255,8 +261,8 @@ impl Link {
         Ok(())
     }
 
-    /// Begins an HTTP request with this method, after which this becomes of the connection. `write_head`
-    /// writes its head.
+    /// Begins an HTTP request with this method, after which this becomes of the connection. `upload`: its
+    /// body is [passed](Self::pass_body) as it comes. `write_head` writes its head.
     ///
     /// # Errors
     ///
@@ -264,9 +270,11 @@ impl Link {
     pub(super) fn begin_http(
         &mut self,
         (method, afterwards): (Method<'_>, AfterReply),
+        upload: Option<BodyLength>,
         write_head: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), PipelineFull> {
         self.begins();
+        self.upload = upload;
         if let Speaks::Http(http) = &mut self.speaks {
             http.connection.sent_request(method)?;
             if afterwards == AfterReply::Switches {
@@ -286,12 +294,52 @@ impl Link {
     /// Adds bytes of the client to the output of a joined connection.
     pub(super) fn pass_on(&mut self, bytes: &[u8]) {
         debug_assert!(self.is_joined);
+        self.room_behind().extend_from_slice(bytes);
+        self.is_sent = false;
+    }
+
+    /// The output, without what is sent.
+    fn room_behind(&mut self) -> &mut Vec<u8> {
         if self.gone == self.out.len() {
             self.out.clear();
             self.gone = 0;
         }
-        self.out.extend_from_slice(bytes);
-        self.is_sent = false;
+        &mut self.out
+    }
+
+    /// Whether it takes more of a body that is passed on as it comes.
+    pub(super) fn takes_body(&self) -> bool {
+        self.upload.is_some() && !self.is_said && self.unsent() < MOST_UNSENT
+    }
+
+    /// Whether the server waits for more of such a body.
+    pub(super) fn waits_for_body(&self) -> bool {
+        self.upload.is_some() && !self.is_said && !self.has_unsent()
+    }
+
+    /// Adds a piece of such a body to the output.
+    pub(super) fn pass_body(&mut self, bytes: &[u8]) {
+        let is_chunked = self.upload == Some(BodyLength::Unknown);
+        // An empty chunk would be the last one. A server that takes no more gets none.
+        if bytes.is_empty() || self.is_said {
+            return;
+        }
+        let out = self.room_behind();
+        if is_chunked {
+            // Writing to memory cannot fail.
+            let _ = write!(out, "{:x}\r\n", bytes.len());
+        }
+        out.extend_from_slice(bytes);
+        if is_chunked {
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// That was all of it.
+    pub(super) fn ends_body(&mut self) {
+        if !std::mem::replace(&mut self.is_said, true) && self.upload == Some(BodyLength::Unknown) {
+            self.room_behind().extend_from_slice(b"0\r\n\r\n");
+        }
     }
 
     /// Bytes of the output that are not sent. Those that a ring sends count as one.
@@ -323,7 +371,7 @@ impl Link {
             if let Some(area) = self.area.as_mut().filter(|_| self.lent == 0) {
                 area.tell_free(&mut self.out, MOST_TOLD);
             }
-            while self.out.len() < STDIN && self.lent == 0 && !self.is_said {
+            while self.out.len() < STDIN && self.lent == 0 && !self.is_said && self.upload.is_none() {
                 self.say_more(body)?;
             }
             if !self.has_unsent() || self.posts(share) {
@@ -407,6 +455,9 @@ impl Link {
             }
             self.out.clear();
             self.gone = 0;
+            if self.upload.is_some() {
+                return Ok(());
+            }
             self.say_more(body)?;
         }
     }
@@ -616,7 +667,8 @@ impl Link {
     pub(super) fn waits_for(&self, wants_input: bool) -> (bool, bool) {
         let is_connecting = self.setup == Setup::Connecting;
         let owes = self.area.as_ref().is_some_and(|area| area.has_free());
-        let has_output = is_connecting || self.has_unsent() || !self.is_said || owes;
+        let has_more = !self.is_said && self.upload.is_none();
+        let has_output = is_connecting || self.has_unsent() || has_more || owes;
         (wants_input && !is_connecting && !self.readable, has_output && !self.writable)
     }
 

@@ -41,6 +41,7 @@ mod params;
 mod pool;
 mod relay;
 mod send_files;
+mod server_id;
 mod spool;
 mod upgrade;
 
@@ -123,10 +124,12 @@ impl Gateway {
         let pool = |rule: Cow<'_, PoolRule>| {
             let first = directories;
             directories += rule.send_files.len() as SiteNumber;
-            Pool::new(&rule, settings.kept_connections(&rule), first)
+            let addresses = |host: &str| queue_handle.addresses(host);
+            Pool::new(&rule, settings.kept_connections(&rule), first, addresses)
         };
+        let pools = settings.all_pools().map(pool).collect();
         Self {
-            pools: settings.all_pools().map(pool).collect(),
+            pools,
             kept: Kept::default(),
             resting: Vec::new(),
             spool: settings.spool.clone(),
@@ -237,12 +240,14 @@ impl Gateway {
     /// Takes a kept connection to a pool's server. A connection that came to rest in this very turn is
     /// best: it is most often the same client's that asks again, and it is still watched for that client.
     fn take_kept(&mut self, pool: usize, scratch: &mut [u8]) -> Option<Link> {
-        let mut resting = self.resting.iter_mut();
-        if let Some(at) = resting.rposition(|(of, link)| *of == pool && link.is_awaited(scratch)) {
+        let has = |id| self.pools[pool].has(id);
+        let is_awaited =
+            |(of, link): &mut (usize, Link)| *of == pool && has(link.server) && link.is_awaited(scratch);
+        if let Some(at) = self.resting.iter_mut().rposition(is_awaited) {
             return Some(self.resting.swap_remove(at).1);
         }
         let mut gone = Vec::new();
-        let link = self.kept.take(pool, scratch, &mut gone);
+        let link = self.kept.take(pool, has, scratch, &mut gone);
         for link in gone {
             self.retire(link);
         }

@@ -4,8 +4,14 @@
 //! Health checks are passive. A server that cannot be connected to is left alone for a while, and then
 //! tried by one request first. If all servers are left alone, the one left alone for the longest is
 //! tried.
+//!
+//! A [name](crate::names) stands for a server at each of its addresses. Before a server is chosen, the pool
+//! takes over what has changed. A server whose address is gone gets no more requests. Its place goes to a
+//! new address, once none of its requests is in flight. So places are at most as many as addresses and
+//! requests in flight together.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -17,14 +23,17 @@ use sys::client;
 use super::http_request::HttpTerms;
 use super::link::Speaks;
 use super::send_files::{self, SendFiles};
-use crate::config::{AreaSend, ListenAddress, PoolRule, Protocol, Transport};
+use super::server_id::ServerId;
+use crate::config::{AreaSend, ListenAddress, PoolRule, Protocol, ServerAddress, Transport};
 use crate::content::SiteNumber;
+use crate::names::Addresses;
 
 /// Servers that run one application.
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) name: Arc<str>,
     servers: Vec<Server>,
+    names: Vec<Name>,
     pub(super) timeouts: PoolTimeouts,
     pub(super) params: Vec<(String, String)>,
     /// What requests over HTTP have of the pool's settings. `None`: it speaks FastCGI.
@@ -59,11 +68,38 @@ pub(super) struct PoolTimeouts {
 #[derive(Debug)]
 struct Server {
     address: ListenAddress,
+    /// The number of the name that has this address. `None`: the settings have it.
+    of_name: Option<usize>,
+    /// The name has this address no longer.
+    is_gone: bool,
+    /// How many addresses have had this place before.
+    before: u32,
     in_flight: u32,
     /// Until when the server is left alone.
     alone_until: Option<Tick>,
     /// Until when the server is not asked for its transports.
     plain_until: Option<Tick>,
+}
+
+/// A name that stands for servers.
+#[derive(Debug)]
+struct Name {
+    host: String,
+    port: u16,
+    addresses: &'static Addresses,
+    /// The version of the addresses that the pool has taken over. 0: none has been looked up yet.
+    version: u32,
+}
+
+/// Why there is no server for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoServer {
+    /// The request has been to all.
+    AllTried,
+    /// A name has not been looked up yet.
+    NotLookedUp,
+    /// No name has an address.
+    NoAddress,
 }
 
 /// How long a server that cannot be connected to is left alone.
@@ -85,17 +121,26 @@ impl Tried {
 
 impl Pool {
     /// A pool that keeps at most `keep` connections. Its directories are numbered from `directories` on.
-    pub(super) fn new(rule: &PoolRule, keep: u32, directories: SiteNumber) -> Self {
+    /// `addresses` finds those of a name.
+    pub(super) fn new(
+        rule: &PoolRule,
+        keep: u32,
+        directories: SiteNumber,
+        addresses: impl Fn(&str) -> Option<&'static Addresses>,
+    ) -> Self {
         let ticks = |time: std::time::Duration| Timeouts::ticks(time.as_millis() as u64);
-        let server = |address: &ListenAddress| Server {
-            address: address.clone(),
-            in_flight: 0,
-            alone_until: None,
-            plain_until: None,
+        let server = |server: &ServerAddress| match server {
+            ServerAddress::At(address) => Some(Server::new(address.clone(), None)),
+            ServerAddress::Named(_) => None,
+        };
+        let name = |server: &ServerAddress| {
+            let (host, port) = server.name().map(|name| (name.host.clone(), name.port))?;
+            addresses(&host).map(|addresses| Name { host, port, addresses, version: 0 })
         };
         Self {
             name: rule.name.as_str().into(),
-            servers: rule.servers.iter().map(server).collect(),
+            servers: rule.servers.iter().filter_map(server).collect(),
+            names: rule.servers.iter().filter_map(name).collect(),
             timeouts: PoolTimeouts {
                 queue: ticks(rule.queue_timeout),
                 connect: ticks(rule.connect_timeout),
@@ -116,25 +161,87 @@ impl Pool {
     }
 
     /// The server for a request that has been to the servers in `tried`.
-    pub(super) fn choose(&mut self, tried: Tried, now: Tick) -> Option<usize> {
-        let untried = || (0..self.servers.len()).filter(|&server| !tried.has(server));
+    pub(super) fn choose(&mut self, tried: Tried, now: Tick) -> Result<usize, NoServer> {
+        let untried = || {
+            let is_usable = |server: &usize| !tried.has(*server) && !self.servers[*server].is_gone;
+            (0..self.servers.len()).filter(is_usable)
+        };
         let is_open =
             |server: &usize| self.servers[*server].alone_until.is_none_or(|until| until.reached(now));
         let chosen = untried().filter(is_open).min_by_key(|&server| self.servers[server].in_flight);
         let left_for =
             |server: &usize| self.servers[*server].alone_until.map_or(0, |until| until.remaining(now));
-        let chosen = chosen.or_else(|| untried().min_by_key(left_for))?;
+        let Some(chosen) = chosen.or_else(|| untried().min_by_key(left_for)) else {
+            return Err(self.no_server());
+        };
         let server = &mut self.servers[chosen];
         if server.alone_until.is_some() {
             // One request tries. The others go elsewhere until the outcome is known.
             server.alone_until = Some(now.after(ALONE_TICKS));
         }
-        Some(chosen)
+        Ok(chosen)
+    }
+
+    fn no_server(&self) -> NoServer {
+        if self.servers.iter().any(|server| !server.is_gone) {
+            NoServer::AllTried
+        } else if self.names.iter().any(|name| name.version == 0) {
+            NoServer::NotLookedUp
+        } else {
+            NoServer::NoAddress
+        }
+    }
+
+    /// Takes over the addresses of names that have been looked up since the last call.
+    pub(super) fn take_over_addresses(&mut self) {
+        for number in 0..self.names.len() {
+            let Name { port, addresses, version, .. } = self.names[number];
+            if let Some((version, addresses)) = addresses.since(version) {
+                self.names[number].version = version;
+                self.has_addresses(number, port, &addresses);
+            }
+        }
+    }
+
+    #[cold]
+    fn has_addresses(&mut self, name: usize, port: u16, addresses: &[IpAddr]) {
+        let addresses = addresses.iter().map(|&ip| ListenAddress::Tcp((ip, port).into()));
+        let mut new: Vec<_> = addresses.collect();
+        for server in self.servers.iter_mut().filter(|server| server.of_name == Some(name)) {
+            let known = new.iter().position(|address| *address == server.address);
+            server.is_gone = known.is_none();
+            if let Some(known) = known {
+                new.swap_remove(known);
+            }
+        }
+        for address in new {
+            let server = Server::new(address, Some(name));
+            match self.servers.iter_mut().find(|server| server.is_gone && server.in_flight == 0) {
+                Some(free) => *free = Server { before: free.before.wrapping_add(1), ..server },
+                None => self.servers.push(server),
+            }
+        }
+    }
+
+    /// The names, for messages.
+    pub(super) fn names(&self) -> String {
+        self.names.iter().map(|name| name.host.as_str()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// A server's identity.
+    pub(super) fn id(&self, server: usize) -> ServerId {
+        ServerId { at: server, before: self.servers[server].before }
+    }
+
+    /// Whether a server may get more requests.
+    pub(super) fn has(&self, id: ServerId) -> bool {
+        let server = &self.servers[id.at];
+        server.before == id.before && !server.is_gone
     }
 
     /// Whether there are servers that a request has not been to.
     pub(super) fn has_others(&self, tried: Tried) -> bool {
-        (0..self.servers.len()).any(|server| !tried.has(server))
+        self.servers.iter().enumerate().any(|(at, server)| !tried.has(at) && !server.is_gone)
     }
 
     /// The address of a server.
@@ -219,6 +326,20 @@ impl Pool {
     }
 }
 
+impl Server {
+    fn new(address: ListenAddress, of_name: Option<usize>) -> Self {
+        Self {
+            address,
+            of_name,
+            is_gone: false,
+            before: 0,
+            in_flight: 0,
+            alone_until: None,
+            plain_until: None,
+        }
+    }
+}
+
 /// The parameters of all requests: the operator's, and those that tell the application that it may name
 /// files.
 fn params(rule: &PoolRule) -> Vec<(String, String)> {
@@ -233,11 +354,15 @@ fn params(rule: &PoolRule) -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
+    use sys::shared::Shared;
+
     use super::*;
+    use crate::config::ServerName;
 
     fn pool(servers: u16) -> Pool {
-        let servers = (1..=servers).map(|port| ListenAddress::Tcp(([127, 0, 0, 1], port).into())).collect();
-        Pool::new(&PoolRule { servers, ..PoolRule::default() }, 0, 1)
+        let address = |port| ListenAddress::Tcp(([127, 0, 0, 1], port).into()).into();
+        let rule = PoolRule { servers: (1..=servers).map(address).collect(), ..PoolRule::default() };
+        Pool::new(&rule, 0, 1, |_| None)
     }
 
     const NOW: Tick = Tick(1000);
@@ -253,17 +378,17 @@ mod tests {
         }
         assert_eq!(counts, [3; 3]);
         pool.end(1);
-        assert_eq!(pool.choose(Tried::default(), NOW), Some(1));
+        assert_eq!(pool.choose(Tried::default(), NOW), Ok(1));
     }
 
     #[test]
     fn a_request_tries_each_server_once() {
         let mut pool = pool(2);
         let mut tried = Tried::default();
-        for expected in [Some(0), Some(1), None] {
+        for expected in [Ok(0), Ok(1), Err(NoServer::AllTried)] {
             let server = pool.choose(tried, NOW);
             assert_eq!(server, expected);
-            server.inspect(|&server| tried.note(server));
+            let _ = server.inspect(|&server| tried.note(server));
         }
     }
 
@@ -288,6 +413,57 @@ mod tests {
         let mut pool = pool(2);
         pool.is_away(1, NOW);
         pool.is_away(0, NOW.after(1));
-        assert_eq!(pool.choose(Tried::default(), NOW.after(2)), Some(1));
+        assert_eq!(pool.choose(Tried::default(), NOW.after(2)), Ok(1));
+    }
+
+    #[test]
+    fn a_name_is_a_server_at_each_of_its_addresses() {
+        let known = Shared::<Addresses>::new().expect("memory").leak();
+        let name = ServerName { host: "app".to_owned(), port: 80 };
+        let rule = PoolRule { servers: vec![ServerAddress::Named(name)], ..PoolRule::default() };
+        let mut pool = Pool::new(&rule, 0, 1, |_| Some(known));
+        let set = |ends: &[u8]| {
+            known.set(&ends.iter().map(|&end| [192, 0, 2, end].into()).collect::<Vec<_>>());
+        };
+        // Sends a request to each server. What is returned are the ends of their addresses.
+        let send_to_all = |pool: &mut Pool| {
+            let (mut tried, mut ends) = (Tried::default(), Vec::new());
+            pool.take_over_addresses();
+            while let Ok(server) = pool.choose(tried, NOW) {
+                tried.note(server);
+                pool.begin(server);
+                ends.push((server, pool.address(server).to_string()));
+            }
+            ends.sort();
+            ends.into_iter().map(|(server, address)| (server, address[8..].to_owned())).collect::<Vec<_>>()
+        };
+        let shown = |servers: &[(usize, &str)]| -> Vec<(usize, String)> {
+            servers.iter().map(|(server, end)| (*server, (*end).to_owned())).collect()
+        };
+        assert_eq!(pool.choose(Tried::default(), NOW), Err(NoServer::NotLookedUp));
+        set(&[]);
+        assert_eq!(send_to_all(&mut pool), []);
+        assert_eq!(pool.choose(Tried::default(), NOW), Err(NoServer::NoAddress));
+        set(&[1, 2]);
+        assert_eq!(send_to_all(&mut pool), shown(&[(0, "1:80"), (1, "2:80")]));
+        let ids = [pool.id(0), pool.id(1)];
+        // The first address goes while its request is in flight: the new one gets a place of its own.
+        set(&[2, 3]);
+        assert_eq!(send_to_all(&mut pool), shown(&[(1, "2:80"), (2, "3:80")]));
+        assert_eq!(ids.map(|id| pool.has(id)), [false, true]);
+        // It has ended: the place is free.
+        pool.end(0);
+        set(&[2, 3, 4]);
+        assert_eq!(send_to_all(&mut pool), shown(&[(0, "4:80"), (1, "2:80"), (2, "3:80")]));
+        assert_eq!(ids.map(|id| pool.has(id)), [false, true]);
+        // An address that comes back is where it was.
+        set(&[4]);
+        pool.take_over_addresses();
+        set(&[4, 3]);
+        assert_eq!(send_to_all(&mut pool), shown(&[(0, "4:80"), (2, "3:80")]));
+        set(&[]);
+        assert_eq!(send_to_all(&mut pool), []);
+        assert_eq!(pool.choose(Tried::default(), NOW), Err(NoServer::NoAddress));
+        assert!(!pool.has_others(Tried::default()));
     }
 }

@@ -21,7 +21,7 @@
 //! client, the connection can only be reset.
 //!
 //! `setup` finds a server. `lending` handles a passed client socket, and `sharing` handles shared memory.
-//! `deadlines` has the deadlines. `joined` passes bytes both ways.
+//! `deadlines` has the deadlines. `joined` passes bytes both ways. `upload` passes a body on as it comes.
 //!
 //! While the client's socket is [passed](super::lent_connection), there is no reply here. The server then
 //! reports that it gives the socket back.
@@ -32,6 +32,7 @@ mod joined;
 mod lending;
 mod setup;
 mod sharing;
+mod upload;
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -42,6 +43,7 @@ use sys::client;
 
 pub use self::lending::Afterwards;
 use self::setup::is_too_many_passed;
+use self::upload::Upload;
 use super::area::Area;
 use super::asker::Asker;
 use super::composing::Composing;
@@ -77,6 +79,8 @@ pub struct Relay {
     /// The slot among the requests in flight.
     flying: Option<Ticket>,
     body: Spool,
+    /// A body that is passed on as it comes, and not spooled.
+    upload: Option<Upload>,
     tried: Tried,
     /// A kept connection broke, and the request is sent once more.
     is_repeated: bool,
@@ -169,6 +173,7 @@ impl Relay {
             stage: Stage::Body,
             flying: None,
             body: Spool::default(),
+            upload: None,
             tried: Tried::default(),
             is_repeated: false,
             offers_upgrade: speaks_http && upgrade::offered(head).next().is_some(),
@@ -200,7 +205,7 @@ impl Relay {
         matches!(self.stage, Stage::Body)
     }
 
-    /// Takes in more of the body. `left` is how much of it is still to come, if known.
+    /// Takes in more of the body, or passes it on. `left` is how much of it is still to come, if known.
     ///
     /// # Errors
     ///
@@ -211,6 +216,10 @@ impl Relay {
         bytes: &[u8],
         left: Option<u64>,
     ) -> Result<(), Failure> {
+        if self.upload.is_some() {
+            self.pass_body(bytes);
+            return Ok(());
+        }
         let length = self.body.length() + bytes.len() as u64 + left.unwrap_or(0);
         let has_room = usize::try_from(length).is_ok_and(|length| {
             let more = length.saturating_sub(self.body.in_memory());
@@ -230,7 +239,7 @@ impl Relay {
     /// The buffer that more of the body may be received into, up to its free room. The room was reserved
     /// when the length was known.
     pub fn room_for_body(&mut self) -> Option<&mut Vec<u8>> {
-        self.body.room()
+        self.body.room().filter(|_| self.upload.is_none())
     }
 
     /// Counts `count` bytes of the body received there.
@@ -238,12 +247,17 @@ impl Relay {
         self.body.received(count);
     }
 
-    /// The body is complete, or there is none. The request goes to the queue.
+    /// The body is complete, or there is none. The request goes to the queue. One whose body is passed on has
+    /// been there before.
     ///
     /// # Errors
     ///
     /// The queue has no room.
     pub fn end_body(&mut self, gateway: &mut Gateway, now: Tick) -> Result<(), Failure> {
+        if !self.awaits_body() {
+            self.end_upload();
+            return Ok(());
+        }
         (self.asked_at, self.due_since) = (now, now);
         let now_us = now_us();
         self.course.is_complete(now_us);
@@ -353,7 +367,7 @@ impl Relay {
                             }
                         }
                         Err(error) => {
-                            let server = link.server;
+                            let server = link.server.at;
                             self.let_go(gateway);
                             self.is_away(gateway, server, error, tools.now)?;
                         }
@@ -551,7 +565,8 @@ impl Relay {
 
     /// Begins the reply.
     fn open(&self, head: &response::Head<'_>, tools: &mut Tools<'_>) -> OpenReply<Pin> {
-        let terms = if head.length.is_some() { self.terms } else { self.terms.of_unknown_length() };
+        let (_, terms) = self.owed();
+        let terms = if head.length.is_some() { terms } else { terms.of_unknown_length() };
         let sheet = tools.sheets.pop().unwrap_or_default();
         let mut plan = Plan::with_reason(sheet, (Status(head.status), head.reason), terms, tools.stamp);
         for (name, value) in head.for_client() {
@@ -636,7 +651,7 @@ impl Relay {
     fn let_go(&mut self, gateway: &mut Gateway) {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Asking(mut link) | Stage::Emptying(mut link) | Stage::Joined(mut link) => {
-                gateway.pools[self.pool].end(link.server);
+                gateway.pools[self.pool].end(link.server.at);
                 // What the client has not taken stays.
                 if let Some(mut area) = link.area.take_if(|area| area.is_in_use()) {
                     area.is_last();
@@ -703,7 +718,9 @@ impl Relay {
 
     /// The site that the request asked, and the terms that the reply must respect.
     pub fn owed(&self) -> (SiteNumber, Terms) {
-        (self.call.site, self.terms)
+        // The client may go on with a body that nobody wants.
+        let persistent = self.terms.persistent && !self.streams_body();
+        (self.call.site, Terms { persistent, ..self.terms })
     }
 
     /// Sets whether the connection may continue after the reply, which was not known before.

@@ -1,5 +1,6 @@
 //! Queues that all workers of one generation share: one for each pool of applications, one for the
-//! connections of each that are upgraded, and one for TLS handshakes. Also the counters of each pool.
+//! connections of each that are upgraded, and one for TLS handshakes. Also the counters of each pool, and the
+//! addresses of the names in pools.
 //!
 //! When what had to wait goes, its worker is woken through an eventfd, the worker's `wakeup`. All
 //! workers inherit all wake-ups. The queues themselves outlive a generation, so that a reload does not
@@ -20,26 +21,30 @@ use sys::wake::Wake;
 use self::queue::Rules;
 pub use self::queue::{Entry, Queue, Ticket};
 pub use self::waits::Waits;
-use crate::config::{PoolRule, Protocol, Settings};
+use crate::config::{PoolRule, Protocol, ServerAddress, Settings};
 use crate::counters::PoolCounters;
+use crate::names::Addresses;
 
 /// The queues, and the eventfd that wakes each worker.
 #[derive(Clone, Debug)]
 pub struct Queues {
     of_pools: Arc<[OfPool]>,
     of_handshakes: Option<Queue>,
+    /// The addresses of each name.
+    of_names: Arc<HashMap<String, &'static Addresses>>,
     wakeups: Arc<[Wake]>,
     /// The number of the first of these workers. No number is used twice.
     first: u32,
 }
 
-/// The queues and counters of all pools that have existed, by name, and the queue of handshakes. They lie
-/// in memory that is never given back. If a pool is configured again, or its generation was not confirmed,
-/// it continues with its own.
+/// The queues and counters of all pools that have existed, by name, the queue of handshakes, and the
+/// addresses of all names that pools have had. They lie in memory that is never given back. If a pool is
+/// configured again, or its generation was not confirmed, it continues with its own.
 #[derive(Debug, Default)]
 pub struct Lines {
-    of_pools: HashMap<String, (Queue, Option<Queue>, &'static PoolCounters)>,
-    of_handshakes: Option<Queue>,
+    pools: HashMap<String, (Queue, Option<Queue>, &'static PoolCounters)>,
+    handshakes: Option<Queue>,
+    names: HashMap<String, &'static Addresses>,
 }
 
 /// The data of one pool.
@@ -72,7 +77,7 @@ impl Queues {
             let rules = Rules::of(pool, settings.most_waiting_workers());
             let of_upgrades = Rules::of_upgrades(pool, settings.most_waiting_workers());
             let upgrades = pool.protocol == Protocol::Http && pool.upgrades > 0;
-            let known = lines.of_pools.get(&pool.name).copied();
+            let known = lines.pools.get(&pool.name).copied();
             let (queue, was_upgraded, counters) = match known {
                 Some(known) => known,
                 None => (Queue::new(rules)?, None, Shared::<PoolCounters>::new()?.leak()),
@@ -81,21 +86,22 @@ impl Queues {
                 Some(queue) => Some(queue.with(of_upgrades)),
                 None => upgrades.then(|| Queue::new(of_upgrades)).transpose()?,
             };
-            lines.of_pools.insert(pool.name.clone(), (queue, of_upgrades, counters));
+            lines.pools.insert(pool.name.clone(), (queue, of_upgrades, counters));
             let of_upgrades = of_upgrades.filter(|_| upgrades);
             Ok(OfPool { name: pool.name.clone(), queue: queue.with(rules), of_upgrades, counters })
         };
         let of_pools = settings.all_pools().map(|pool| of_pool(&pool)).collect::<io::Result<Arc<[_]>>>()?;
-        let of_handshakes = match (settings.tls.listen.is_empty(), lines.of_handshakes) {
+        let of_handshakes = match (settings.tls.listen.is_empty(), lines.handshakes) {
             (true, _) => None,
             (false, Some(queue)) => Some(queue.with(Rules::of_handshakes(settings, workers))),
             (false, None) => Some(Queue::new(Rules::of_handshakes(settings, workers))?),
         };
-        lines.of_handshakes = of_handshakes.or(lines.of_handshakes);
+        lines.handshakes = of_handshakes.or(lines.handshakes);
+        let of_names = of_names(settings, &mut lines.names)?;
         // Without queues, there is nothing to wake a worker for.
         let wakeups = if of_pools.is_empty() && of_handshakes.is_none() { 0 } else { workers };
         let wakeups = (0..wakeups).map(|_| Wake::new()).collect::<io::Result<_>>()?;
-        Ok(Self { of_pools, of_handshakes, wakeups, first })
+        Ok(Self { of_pools, of_handshakes, of_names: Arc::new(of_names), wakeups, first })
     }
 
     /// The handle of the worker with this number, counted from 0.
@@ -126,6 +132,11 @@ impl Queues {
         })
     }
 
+    /// The names, and their addresses.
+    pub fn names(&self) -> impl Iterator<Item = (&str, &'static Addresses)> {
+        self.of_names.iter().map(|(host, addresses)| (&**host, *addresses))
+    }
+
     fn wake(&self, worker: u32) {
         if let Some(wakeup) = self.wakeups.get(worker.wrapping_sub(self.first) as usize) {
             // An eventfd can always be written to.
@@ -134,7 +145,31 @@ impl Queues {
     }
 }
 
+/// The addresses of the names in the settings, which go on from those in `known`.
+fn of_names(
+    settings: &Settings,
+    known: &mut HashMap<String, &'static Addresses>,
+) -> io::Result<HashMap<String, &'static Addresses>> {
+    let mut names = HashMap::new();
+    for pool in settings.all_pools() {
+        for name in pool.servers.iter().filter_map(ServerAddress::name) {
+            let addresses = match known.get(&name.host) {
+                Some(addresses) => *addresses,
+                None => Shared::<Addresses>::new()?.leak(),
+            };
+            known.insert(name.host.clone(), addresses);
+            names.insert(name.host.clone(), addresses);
+        }
+    }
+    Ok(names)
+}
+
 impl QueueHandle {
+    /// The addresses of a name in the settings.
+    pub fn addresses(&self, host: &str) -> Option<&'static Addresses> {
+        self.queues.of_names.get(host).copied()
+    }
+
     /// The worker's number.
     pub fn worker(&self) -> u32 {
         self.worker

@@ -1,8 +1,9 @@
 //! The supervisor: from settings to a running server and back, with sockets, privileges, workers and
 //! signals.
 //!
-//! The supervisor opens the server's listeners, forks the [workers] and a process for
-//! the [status](status_process), and then waits for signals. It never touches a connection. It restarts
+//! The supervisor opens the server's listeners, forks the [workers] and processes for the
+//! [status](status_process) and for [names](names_process), and then waits for signals. It never touches a
+//! connection. It restarts
 //! workers that die. It has a single thread, so that it can fork at any time. Under every architecture, a
 //! worker sees only its [`Control`](crate::control::Control).
 //!
@@ -15,9 +16,11 @@
 //! own connections to the end. The supervisor keeps each listener open as long as the settings have it.
 //! So no client in a listener's queue is ever lost with a worker.
 
+mod aide;
 mod common_table;
 mod floods;
 mod keeper;
+mod names_process;
 mod reload;
 mod remains;
 mod status_process;
@@ -37,14 +40,14 @@ use sys::output::Heir;
 use sys::process::{self, Ended};
 use sys::signal::{self, Signal, SignalSet};
 
+use self::aide::Aide;
 use self::floods::Floods;
 use self::keeper::Keeper;
 use self::reload::Reload;
 use self::remains::Remains;
-use self::status_process::StatusProcess;
 use self::trial::Trial;
 use self::upgrade::{Bequest, Identity, Legacy, NotUpgraded, Opened, Program, TRIAL, UPGRADE};
-use self::workers::{LONGEST_PAUSE, Workers};
+use self::workers::Workers;
 use crate::access_log::{LogFile, OpenError};
 use crate::allotment::Allotment;
 use crate::config::{ConfigError, Configuration, ListenAddress, Settings, Source};
@@ -180,8 +183,8 @@ pub fn run(source: Source) -> Result<(), RunError> {
         workers,
         remains: Remains::default(),
         endpoint: opened.endpoint,
-        status: None,
-        status_due: None,
+        status: Aide::new("status"),
+        names: Aide::new("names"),
         started: SystemTime::now(),
         phase: Phase::Run,
         stop_due: None,
@@ -203,7 +206,7 @@ pub fn run(source: Source) -> Result<(), RunError> {
     started.map_err(failed("start a worker"))?;
     drop(retiring);
     supervisor.start_missing_keeper();
-    supervisor.start_status_process();
+    supervisor.start_aides();
     supervisor.announce();
     supervisor.tell_of_certificates();
     read.iter().for_each(tell_doubts);
@@ -361,9 +364,9 @@ struct Supervisor {
     workers: Workers,
     remains: Remains,
     endpoint: Option<Arc<Endpoint>>,
-    status: Option<StatusProcess>,
-    /// When to restart the status process.
-    status_due: Option<Instant>,
+    /// The process that answers status requests, and the one that looks names up.
+    status: Aide,
+    names: Aide,
     started: SystemTime,
     phase: Phase,
     /// When to stop workers that still drain.
@@ -396,7 +399,8 @@ impl Supervisor {
                 self.workers.restart_due(),
                 self.workers.tidying_due(),
                 self.remains.due().filter(|_| self.phase == Phase::Run),
-                self.status_due,
+                self.status.due(),
+                self.names.due(),
                 self.stop_due,
                 self.deadline,
                 self.trial.as_ref().and_then(|trial| trial.due),
@@ -461,7 +465,8 @@ impl Supervisor {
                 self.remains.clear_away(&self.children()).map_err(failed("clear away a process"))?;
             }
         }
-        self.stop_status_process();
+        self.status.stop(&mut self.remains);
+        self.names.stop(&mut self.remains);
         if let Some(keeper) = &self.keeper {
             keeper.end();
         }
@@ -481,42 +486,49 @@ impl Supervisor {
     /// Restarts what has ended and whose time has come.
     fn restart(&mut self) {
         self.workers.restart(&self.settings, &self.listeners);
-        if self.status_due.is_some_and(|due| due <= Instant::now()) {
+        if self.status.is_due() {
             self.start_status_process();
+        }
+        if self.names.is_due() {
+            self.start_names_process();
         }
     }
 
-    /// Starts a status process that knows the current workers and listeners. If there is no process for
-    /// it, this is tried again later: the server matters more than its status.
+    /// Starts the processes beside the workers, which know the current settings.
+    fn start_aides(&mut self) {
+        self.start_status_process();
+        self.start_names_process();
+    }
+
+    /// Starts a status process that knows the current workers and listeners.
     fn start_status_process(&mut self) {
-        self.stop_status_process();
-        self.status_due = None;
+        self.status.stop(&mut self.remains);
         let Some(endpoint) = &self.endpoint else { return };
         let sources = self.workers.sources(&self.settings, self.started, &self.listeners, &self.vault);
         let foreign = self.workers.foreign(&self.listeners, &[]);
         let hosts = Hosts::new(self.settings.status_hosts.clone());
-        match StatusProcess::start(endpoint, sources, &hosts, &foreign) {
-            Ok(status) => self.status = Some(status),
-            Err(error) => {
-                tracing::error!("cannot start the status process: {error}");
-                self.status_due = Some(Instant::now() + LONGEST_PAUSE);
-            }
-        }
+        let answer = |control: &_| status_process::answer(endpoint, sources, &hosts, control);
+        self.status.start(&foreign, answer);
     }
 
-    fn stop_status_process(&mut self) {
-        if let Some(status) = self.status.take() {
-            self.remains.add(status.pid);
-            status.control.enter(Phase::Stop);
+    /// Starts a process that looks up the names of the settings, if they have any.
+    fn start_names_process(&mut self) {
+        self.names.stop(&mut self.remains);
+        let names = self.workers.names();
+        if names.is_empty() {
+            return;
         }
+        let foreign = self.workers.foreign(&self.listeners, &[]);
+        let servers = self.settings.name_servers.clone();
+        self.names.start(&foreign, |control| names_process::look_up(names, servers, control));
     }
 
     /// The processes whose end must be handled.
     fn children(&self) -> Vec<u32> {
-        let status = self.status.as_ref().map(|status| status.pid);
+        let aides = [&self.status, &self.names].into_iter().filter_map(Aide::pid);
         let trial = self.trial.as_ref().map(|trial| trial.pid);
         let keeper = self.keeper.as_ref().map(|keeper| keeper.pid);
-        self.workers.pids().into_iter().chain(status).chain(trial).chain(keeper).collect()
+        self.workers.pids().into_iter().chain(aides).chain(trial).chain(keeper).collect()
     }
 
     /// Handles children that have ended.
@@ -534,12 +546,9 @@ impl Supervisor {
                 tracing::error!("the process that reads certificates has ended with {how}: {what}");
                 continue;
             }
-            let was_worker = self.workers.note_end(pid, how, self.phase);
-            if !was_worker && let Some(status) = self.status.take() {
-                tracing::error!("the status process has ended with {how}");
-                if self.phase == Phase::Run {
-                    self.status_due = Some(Instant::now() + status.pause());
-                }
+            let phase = self.phase;
+            if ![&mut self.status, &mut self.names].into_iter().any(|aide| aide.note_end(pid, how, phase)) {
+                self.workers.note_end(pid, how, phase);
             }
         }
         if self.phase == Phase::Run && self.workers.never_lived() {
@@ -553,7 +562,6 @@ impl Supervisor {
     fn end(&mut self) {
         self.phase = if self.phase == Phase::Run { Phase::Drain } else { Phase::Stop };
         tracing::info!("{}", if self.phase == Phase::Drain { "draining" } else { "stopping at once" });
-        self.status_due = None;
         if let Some(trial) = &mut self.trial {
             trial.break_off();
         }
@@ -564,9 +572,8 @@ impl Supervisor {
         // Workers own the listeners from here on. When the last worker closes one, it must really be
         // closed.
         self.listeners.clear();
-        if let Some(status) = &self.status {
-            status.control.enter(Phase::Drain);
-        }
+        self.status.drain();
+        self.names.drain();
         self.workers.enter(self.phase);
         let drain = if self.phase == Phase::Drain { self.settings.drain_timeout } else { Duration::ZERO };
         // Another signal does not postpone the deadline.
@@ -610,7 +617,8 @@ impl Supervisor {
     fn go_on_as(&mut self, tried: Identity, settings: &File) -> NotUpgraded {
         tracing::info!("upgrading to the program that the file contains now");
         self.workers.unmark_descriptors();
-        self.stop_status_process();
+        self.status.stop(&mut self.remains);
+        self.names.stop(&mut self.remains);
         let legacy = Legacy {
             listeners: &self.listeners,
             endpoint: self.endpoint.as_deref(),
@@ -622,7 +630,7 @@ impl Supervisor {
         self.workers.speak_by_signals(true);
         let error = self.program.execute(tried, &legacy);
         self.workers.speak_by_signals(false);
-        self.start_status_process();
+        self.start_aides();
         error
     }
 
@@ -690,9 +698,8 @@ impl Supervisor {
         if let Some(keeper) = &self.keeper {
             keeper.reopen_log();
         }
-        if let Some(status) = &self.status {
-            status.control.reopen_logs();
-        }
+        self.status.reopen_log();
+        self.names.reopen_log();
         match error_log::reopen() {
             Ok(()) => tracing::info!("logs reopened"),
             Err(error) => tracing::error!("cannot reopen the error log: {error}"),

@@ -94,7 +94,7 @@ impl Supervisor {
         // and never closes.
         self.listeners = listeners;
         self.settings = settings;
-        self.start_status_process();
+        self.start_aides();
         tracing::info!("settings reloaded");
         // These settings may be the first with TLS.
         self.start_missing_keeper();

@@ -30,6 +30,7 @@ use crate::control::{Control, LetGo, Phase};
 use crate::counters::Counters;
 use crate::crew::Crew;
 use crate::listeners::{Listener, Listeners, Share};
+use crate::names::Watched;
 use crate::placement::Position;
 use crate::queues::{Lines, Queues};
 use crate::status::{Endpoint, ListenerSource, Sources, WorkerSource};
@@ -347,19 +348,19 @@ impl Workers {
         &self.access_logs
     }
 
-    /// Handles the end of a worker. Returns false if the process is no worker.
-    pub(super) fn note_end(&mut self, pid: u32, how: Ended, phase: Phase) -> bool {
+    /// Handles the end of a process that may be a worker.
+    pub(super) fn note_end(&mut self, pid: u32, how: Ended, phase: Phase) {
         if let Some(at) = self.adopted.iter().position(|&adopted| adopted == pid) {
             self.adopted.swap_remove(at);
             self.serving.iter().for_each(|place| place.control.wake());
-            return true;
+            return;
         }
         let is_it = |place: &&mut Place| place.pid() == Some(pid);
         let on_trial = self.next.iter_mut().flat_map(|next| &mut next.places).any(|place| is_it(&place));
         let all = self.serving.iter_mut().chain(&mut self.retired);
         let mut all = all.chain(self.next.iter_mut().flat_map(|next| &mut next.places));
-        let Some(place) = all.find(is_it) else { return false };
-        let State::Runs { since, .. } = place.state else { return false };
+        let Some(place) = all.find(is_it) else { return };
+        let State::Runs { since, .. } = place.state else { return };
         let expected = place.control.asked() != Phase::Run && how == Ended::Code(0);
         if !expected {
             tracing::error!("{} has ended with {how}", place.who(pid));
@@ -387,7 +388,6 @@ impl Workers {
         // It may have been the only worker that was woken for a connection.
         self.serving.iter().for_each(|place| place.control.wake());
         self.clear_away();
-        true
     }
 
     /// When the next worker is to be restarted, if any.
@@ -625,6 +625,12 @@ impl Workers {
             return sources;
         }
         sources.with_certificates(Certificates::new(settings, vault))
+    }
+
+    /// The names that the serving workers have applications at.
+    pub(super) fn names(&self) -> Vec<Watched> {
+        let names = self.queues.iter().flat_map(Queues::names);
+        names.map(|(host, addresses)| Watched { host: host.to_owned(), addresses }).collect()
     }
 
     /// Drops retired workers that are gone.

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::config::address::ListenAddress;
+use crate::config::server_address::ServerAddress;
 
 /// What an application speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +14,16 @@ pub enum Protocol {
     FastCgi,
     /// HTTP/1.1.
     Http,
+}
+
+/// When an application gets the body of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Uploads {
+    /// Once all of it has come. So a slow client occupies nothing of the application.
+    #[default]
+    Spool,
+    /// As it comes.
+    Stream,
 }
 
 /// How an application's replies reach their clients (Yeung 2010, chapters 2 and 3).
@@ -43,8 +53,8 @@ pub enum AreaSend {
 pub struct PoolRule {
     /// The name that routes use.
     pub name: String,
-    /// The addresses of the servers. A request goes to the server with the fewest requests in flight.
-    pub servers: Vec<ListenAddress>,
+    /// Where the servers listen. A request goes to the server with the fewest requests in flight.
+    pub servers: Vec<ServerAddress>,
     /// What they speak.
     pub protocol: Protocol,
     /// With HTTP: the Host of requests. `None`: the client's.
@@ -75,6 +85,8 @@ pub struct PoolRule {
     /// How long a request may take, from its complete arrival to the end of the application's reply.
     /// Enforced only once the request is in flight.
     pub total_timeout: Option<Duration>,
+    /// With HTTP: when the application gets the body of a request.
+    pub uploads: Uploads,
     /// With HTTP: most connections that are upgraded at a time, to WebSocket for example. 0: none is.
     pub upgrades: u32,
     /// How long an upgraded connection may be silent in both directions.
@@ -146,6 +158,7 @@ impl Default for PoolRule {
             connect_timeout: Duration::from_secs(5),
             timeout: Duration::from_mins(1),
             total_timeout: None,
+            uploads: Uploads::Spool,
             upgrades: 10_000,
             upgrade_timeout: Duration::from_hours(1),
             transport: Transport::Stream,

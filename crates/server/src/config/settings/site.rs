@@ -11,9 +11,9 @@ use sys::file::Symlinks;
 
 use super::log::AccessLogSettings;
 use super::tls::PairFiles;
-use crate::config::address::ListenAddress;
 use crate::config::host::HostPattern;
 use crate::config::pattern::{Pattern, Segment};
+use crate::config::server_address::ServerAddress;
 use crate::config::target::Target;
 
 /// What is served for a set of hosts.
@@ -87,25 +87,23 @@ pub struct FileSettings {
     pub routes: Vec<RouteRule>,
     /// The application that runs the root's PHP scripts. Its route stands before the first route that has
     /// a fallback, or after all routes if none has one.
-    pub php: Option<Php>,
+    pub php: Option<Application>,
     /// The application that answers for what is no file. Its route stands behind all others.
-    pub proxy: Option<ListenAddress>,
+    pub proxy: Option<Application>,
     /// Endings of script names in all sites. No file with such a name is sent, because another site's
     /// root may be reachable from here. If this is empty, the endings of this site's routes apply.
     pub scripts: Arc<[String]>,
 }
 
-/// An application that runs PHP scripts, and its pool.
+/// The application of a site, and its pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Php {
+pub struct Application {
     /// The name of the pool.
     pub pool: String,
-    /// The address that the application listens on.
-    pub server: ListenAddress,
+    /// Where the application listens.
+    pub server: ServerAddress,
 }
 
-/// The name of the pool of `proxy`.
-pub(super) const PROXY: &str = "proxy";
 /// The default ending of script names.
 const SCRIPT_ENDING: &str = ".php";
 /// The index name that comes first when PHP scripts are run.
@@ -156,15 +154,15 @@ impl FileSettings {
     pub fn all_routes(&self) -> impl Iterator<Item = Cow<'_, RouteRule>> {
         let fallback = self.routes.iter().position(|route| route.fallback.is_some());
         let encoded_slashes = fallback.is_some_and(|fallback| self.routes[fallback].encoded_slashes);
-        let route = move |php: &Php| {
+        let route = move |php: &Application| {
             let pool = Some(php.pool.clone());
             RouteRule { encoded_slashes, pool, ..RouteRule::default() }
         };
         let php = self.php.iter().map(route);
         let (before, behind) = self.routes.split_at(fallback.unwrap_or(self.routes.len()));
         let [before, behind] = [before, behind].map(|routes| routes.iter().map(Cow::Borrowed));
-        let proxy = self.proxy.iter().map(|_| RouteRule {
-            pool: Some(PROXY.to_owned()),
+        let proxy = self.proxy.iter().map(|proxy| RouteRule {
+            pool: Some(proxy.pool.clone()),
             is_proxied: true,
             files_first: true,
             ..RouteRule::default()

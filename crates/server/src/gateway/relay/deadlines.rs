@@ -38,6 +38,7 @@ impl Relay {
             }
             // The server waits for the client.
             Stage::Asking(_) if !self.wants_input() => None,
+            Stage::Asking(link) if link.waits_for_body() => None,
             Stage::Asking(_) => Some(self.active.after(self.timeouts.quiet)),
         };
         [stage, self.total_deadline()].into_iter().flatten().reduce(Tick::earlier)
@@ -78,7 +79,7 @@ impl Relay {
         }
         let server = match &self.stage {
             _ if !is_overdue => return Ok(()),
-            Stage::Asking(link) if link.setup == Setup::Connecting => link.server,
+            Stage::Asking(link) if link.setup == Setup::Connecting => link.server.at,
             Stage::Asking(link) if link.setup == Setup::Negotiating => {
                 self.ask_plainly(gateway, now, SILENT_TICKS);
                 return Ok(());

@@ -113,9 +113,12 @@ impl Relay {
         matches!(self.stage, Stage::Joined(_))
     }
 
-    /// Whether it is joined, and takes bytes from the client.
+    /// Whether the server takes bytes from the client now: because it is joined, or of the body.
     pub fn takes_input(&self) -> bool {
-        matches!(&self.stage, Stage::Joined(link) if !self.is_client_gone && link.unsent() < MOST_UNSENT)
+        match &self.stage {
+            Stage::Joined(link) => !self.is_client_gone && link.unsent() < MOST_UNSENT,
+            _ => self.takes_body(),
+        }
     }
 
     /// Whether it is joined, and the client will send no more.

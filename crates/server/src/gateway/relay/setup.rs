@@ -9,11 +9,11 @@ use http1::{Head, Tick, Version};
 use sys::socket::{LocalAddress, is_exhaustion};
 
 use super::super::failure::Failure;
-use super::super::http_request::{self, AfterReply};
+use super::super::http_request::{self, AfterReply, BodyLength};
 use super::super::lent_connection::LentConnection;
 use super::super::link::{Link, Setup};
 use super::super::params;
-use super::super::pool::Tried;
+use super::super::pool::{NoServer, Tried};
 use super::super::{Gateway, SERVER, Tools};
 use super::{Relay, Stage};
 use crate::config::Transport;
@@ -30,18 +30,27 @@ impl Relay {
     /// Takes a kept connection, or finds a server and connects to it, or begins to.
     pub(super) fn connect(&mut self, gateway: &mut Gateway, tools: &mut Tools<'_>) -> Result<(), Failure> {
         let now = tools.now;
+        gateway.pools[self.pool].take_over_addresses();
         if gateway.pools[self.pool].keep > 0
             && self.is_repeatable
             && !self.is_repeated
             && let Some(link) = gateway.take_kept(self.pool, tools.scratch)
         {
-            gateway.pools[self.pool].begin(link.server);
+            gateway.pools[self.pool].begin(link.server.at);
             gateway.queue_handle.counters(self.pool).reused.add_among_others(1);
             self.stage = Stage::Asking(link);
             return self.ask(gateway, tools);
         }
         let pool = &mut gateway.pools[self.pool];
-        let Some(server) = pool.choose(self.tried, now) else { return Err(Failure::Busy) };
+        let server = match pool.choose(self.tried, now) {
+            Ok(server) => server,
+            Err(NoServer::AllTried) => return Err(Failure::Busy),
+            Err(NoServer::NotLookedUp) if !self.due_since.after(self.timeouts.connect).reached(now) => {
+                self.stage = Stage::Due(Some(now.after(PAUSE_TICKS)));
+                return Ok(());
+            }
+            Err(_) => return Err(Failure::NoAddress(pool.names())),
+        };
         self.tried.note(server);
         match pool.connect(server) {
             Ok((socket, is_up)) => {
@@ -51,7 +60,8 @@ impl Relay {
                 gateway.own(&socket);
                 let speaks = gateway.pools[self.pool].speaks();
                 let is_local = !gateway.pools[self.pool].address(server).is_tcp();
-                let mut link = Link::new((socket, is_local), speaks, server, is_up, keeps);
+                let id = gateway.pools[self.pool].id(server);
+                let mut link = Link::new((socket, is_local), speaks, id, is_up, keeps);
                 if gateway.has_ring {
                     link.use_ring();
                 }
@@ -89,7 +99,7 @@ impl Relay {
             Err(_) => false,
         };
         if is_known {
-            gateway.pools[self.pool].is_known(link.server);
+            gateway.pools[self.pool].is_known(link.server.at);
             self.ask(gateway, tools)?;
             return Ok(true);
         }
@@ -102,7 +112,7 @@ impl Relay {
     /// is not asked again for `ticks`.
     pub(super) fn ask_plainly(&mut self, gateway: &mut Gateway, now: Tick, ticks: u32) {
         if let Stage::Asking(link) = &self.stage {
-            gateway.pools[self.pool].is_plain(link.server, now.after(ticks));
+            gateway.pools[self.pool].is_plain(link.server.at, now.after(ticks));
         }
         self.let_go(gateway);
         self.tried = Tried::default();
@@ -115,7 +125,7 @@ impl Relay {
         self.course.is_connected();
         self.active = tools.now;
         link.setup = Setup::Ready;
-        gateway.pools[self.pool].is_there(link.server);
+        gateway.pools[self.pool].is_there(link.server.at);
         let transport = gateway.pools[self.pool].transport;
         if transport == Transport::SharedMemory && link.knows.shared_memory && link.area.is_none() {
             // Without memory or descriptors, the stream is used.
@@ -137,6 +147,7 @@ impl Relay {
         });
         let head = Head::again(&self.consumed, self.terms).ok_or(Failure::Unreadable)?;
         let body = self.body.length();
+        let upload = self.upload.map(|upload| upload.length);
         if let Some(terms) = &gateway.pools[self.pool].http {
             let keeps = gateway.pools[self.pool].keep > 0;
             let afterwards = match self.joining {
@@ -145,9 +156,12 @@ impl Relay {
                 None => AfterReply::Ends,
             };
             let write = |out: &mut Vec<u8>| {
-                http_request::write(out, &head, &self.asker, (body, afterwards), terms);
+                let length = upload.unwrap_or(BodyLength::Known(body));
+                http_request::write(out, &head, &self.asker, (length, afterwards), terms);
             };
-            return link.begin_http((head.method, afterwards), write).map_err(|_| Failure::Unreadable);
+            return link
+                .begin_http((head.method, afterwards), upload, write)
+                .map_err(|_| Failure::Unreadable);
         }
         let own = &gateway.pools[self.pool].params;
         link.begin(lent, |params| params::write(params, &head, &self.call, &self.asker, body, own))?;

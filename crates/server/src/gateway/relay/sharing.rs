@@ -75,7 +75,7 @@ impl Relay {
     pub(super) fn rest(&mut self, gateway: &mut Gateway, behind: &[u8], now: Tick) {
         let Stage::Asking(link) = &mut self.stage else { return };
         if gateway.may_keep(self.pool)
-            && gateway.pools[self.pool].is_settled(link.server, link.knows, now)
+            && gateway.pools[self.pool].is_settled(link.server.at, link.knows, now)
             && link.may_rest(behind)
             && let Stage::Asking(link) = std::mem::replace(&mut self.stage, Stage::Over)
         {
@@ -100,7 +100,7 @@ impl Relay {
             && link.rest()
             && let Stage::Emptying(link) = std::mem::replace(&mut self.stage, Stage::Over)
         {
-            gateway.pools[self.pool].end(link.server);
+            gateway.pools[self.pool].end(link.server.at);
             gateway.resting.push((self.pool, link));
         } else {
             self.let_go(gateway);

@@ -4,7 +4,7 @@
 #![no_main]
 
 use http1::Method;
-use http1::client::{Connection, Event, ReplyError};
+use http1::client::{Connection, Event, ReplyError, ResponseHead};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -15,10 +15,14 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
+/// The fields of a head, as names and values.
+type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// What a stream of replies comes to. Pieces of one body are joined.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
-    Head(u16, Vec<(Vec<u8>, Vec<u8>)>),
+    Interim(u16, Fields),
+    Head(u16, Fields),
     Body(Vec<u8>),
     End(bool),
     Switched(Vec<u8>),
@@ -55,20 +59,12 @@ fn replay(asked: u8, input: &[u8], piece: usize) -> Vec<Told> {
                 eof = to == input.len();
                 to = input.len().min(to + piece);
             }
+            Event::Interim(head) => {
+                assert!(matches!(head.status.0, 100 | 102..200), "{}", head.status.0);
+                told.push(Told::Interim(head.status.0, fields(&head)));
+            }
             Event::Head(head) => {
-                let fields: Vec<_> =
-                    head.fields().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
-                for (name, value) in &fields {
-                    let is_token = |byte: &u8| byte.is_ascii_graphic() && *byte != b':';
-                    assert!(!name.is_empty() && name.iter().all(is_token), "{name:?}");
-                    assert!(!value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)), "{value:?}");
-                }
-                assert!(
-                    !head
-                        .reason
-                        .is_some_and(|reason| reason.iter().any(|byte| matches!(byte, b'\r' | b'\n')))
-                );
-                told.push(Told::Head(head.status.0, fields));
+                told.push(Told::Head(head.status.0, fields(&head)));
                 if head.status.0 == 101 {
                     assert!(offers, "a switch that nobody has offered");
                     told.push(Told::Switched(input[from..].to_vec()));
@@ -86,4 +82,17 @@ fn replay(asked: u8, input: &[u8], piece: usize) -> Vec<Told> {
             }
         }
     }
+}
+
+/// The fields of a head, none of which can split a reply.
+fn fields(head: &ResponseHead<'_>) -> Fields {
+    let fields: Fields = head.fields().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+    for (name, value) in &fields {
+        let is_token = |byte: &u8| byte.is_ascii_graphic() && *byte != b':';
+        assert!(!name.is_empty() && name.iter().all(is_token), "{name:?}");
+        assert!(!value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)), "{value:?}");
+    }
+    let splits = |reason: &[u8]| reason.iter().any(|byte| matches!(byte, b'\r' | b'\n'));
+    assert!(!head.reason.is_some_and(splits));
+    fields
 }

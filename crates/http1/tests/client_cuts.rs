@@ -1,12 +1,13 @@
 //! However the network cuts a stream of replies, the client's connection makes the same of it.
 
 use http1::Method;
-use http1::client::{Connection, Event, ReplyError};
+use http1::client::{Connection, Event, ReplyError, ResponseHead};
 use proptest::prelude::*;
 
 /// What a stream of replies comes to. Pieces of one body are joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Told {
+    Interim(u16, Vec<(Vec<u8>, Vec<u8>)>),
     Head(u16, Vec<(Vec<u8>, Vec<u8>)>),
     Body(Vec<u8>),
     End(bool),
@@ -44,10 +45,8 @@ fn replay(
                 eof = end == stream.len();
                 end = (end + cuts.next().unwrap_or(stream.len()).max(1)).min(stream.len());
             }
-            Event::Head(head) => {
-                let fields = head.fields().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
-                told.push(Told::Head(head.status.0, fields));
-            }
+            Event::Interim(head) => told.push(Told::Interim(head.status.0, fields(&head))),
+            Event::Head(head) => told.push(Told::Head(head.status.0, fields(&head))),
             Event::Body(range) => match told.last_mut() {
                 Some(Told::Body(body)) => body.extend_from_slice(&lent[range]),
                 _ => told.push(Told::Body(lent[range].to_vec())),
@@ -61,6 +60,10 @@ fn replay(
     }
 }
 
+fn fields(head: &ResponseHead<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    head.fields().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
+}
+
 /// One reply as a server may send it, and what was asked.
 fn reply() -> impl Strategy<Value = (Method<'static>, Vec<u8>)> {
     let body = prop::collection::vec(any::<u8>(), 0..60);
@@ -70,7 +73,8 @@ fn reply() -> impl Strategy<Value = (Method<'static>, Vec<u8>)> {
     (method, 0..6_u8, status, fields, body).prop_map(|(method, kind, status, fields, body)| {
         let mut reply = Vec::new();
         if kind == 1 {
-            reply.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            reply.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n");
+            reply.extend_from_slice(format!("{}\r\n", fields.concat()).as_bytes());
         }
         reply.extend_from_slice(format!("HTTP/1.1 {status} Reason\r\n{}", fields.concat()).as_bytes());
         let bodiless = method == Method::Head || matches!(status, 204 | 304);

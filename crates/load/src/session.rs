@@ -460,13 +460,11 @@ impl Session {
             at += used;
             match event {
                 Event::NeedInput => {
-                    if first.call.status == 0 {
-                        // Interim heads, which count as part of the head that follows them.
-                        first.call.head_bytes += used as u32;
-                    }
                     connection.rest.extend_from_slice(&input[at..]);
                     return;
                 }
+                // It counts as part of the head that follows it.
+                Event::Interim(_) => first.call.head_bytes += used as u32,
                 Event::Head(head) => {
                     first.call.status = head.status.0;
                     first.call.head_bytes += used as u32;

@@ -12,6 +12,7 @@ mod uploads;
 use std::path::Path;
 use std::process::ExitCode;
 
+use harness::over_tls;
 use harness::variant::Topic;
 
 const TOPICS: &[Topic] = &[
@@ -26,7 +27,7 @@ const TOPICS: &[Topic] = &[
 ];
 
 fn main() -> ExitCode {
-    harness::variant::run(TOPICS)
+    over_tls::run(TOPICS, &over_tls::FEW, &[])
 }
 
 /// The settings that have the application at a socket answer all below `/app`.

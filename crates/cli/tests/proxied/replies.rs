@@ -1,9 +1,10 @@
 //! Replies of an application, as its clients get them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 
-use harness::client::post;
+use harness::TIMEOUT;
+use harness::client::{Broken, Client, Reply, post, request};
 use harness::scripted_http::{self, Asked};
 use harness::server::{Server, Setup};
 use harness::variant::{Test, Variant, tests};
@@ -11,9 +12,13 @@ use harness::variant::{Test, Variant, tests};
 use crate::pool;
 
 pub(super) const TESTS: &[Test] = tests![
-    Drivers: replies_end_as_the_application_says, connections_are_kept, large_replies;
-    Three: heads_are_passed_on, files_that_are_named;
+    Drivers: replies_end_as_the_application_says, connections_are_kept, large_replies,
+    interim_replies_come_at_once, a_flood_of_interim_replies;
+    Three: heads_are_passed_on, files_that_are_named, which_interim_replies_are_passed_on,
+    requests_are_not_repeated_after_interim_replies;
 ];
+
+const WELL: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nwell";
 
 fn site(variant: &Variant, more: &str, serve: impl Fn(&mut Asked) -> bool + Send + Sync + 'static) -> Server {
     let setup = Setup::new(variant);
@@ -137,6 +142,10 @@ fn files_that_are_named(variant: &Variant) {
     let named = outside.join("secret.txt").display().to_string();
     let socket = scripted_http::start(setup.directory(), "app.sock", move |asked| {
         let name = match &*asked.query() {
+            "hints" => {
+                asked.say("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
+                "X-Accel-Redirect: /protected/secret.txt".to_owned()
+            }
             "accel" => "X-Accel-Redirect: /protected/secret.txt".to_owned(),
             "path" => format!("X-Sendfile: {named}"),
             _ => "X-Sendfile: /etc/passwd".to_owned(),
@@ -146,10 +155,153 @@ fn files_that_are_named(variant: &Variant) {
     let more = format!("send_files = {{ '/protected/' = '{}' }}", outside.display());
     let server = setup.config(&pool(&socket, &more)).start();
     let mut client = server.connect();
-    for how in ["accel", "path"] {
-        let reply = client.get(&format!("/app/?{how}"));
+    for how in ["accel", "path", "hints"] {
+        let mut reply = client.get(&format!("/app/?{how}"));
+        if how == "hints" {
+            assert_eq!((reply.status, reply.need("Link")), (103, "</a>"));
+            reply = client.reply();
+        }
         assert_eq!((reply.status, &*reply.text()), (200, harness::site::SECRET), "{how}");
         assert_eq!(reply.need("X-Mine"), "1");
     }
     assert_eq!(client.get("/app/?other").status, 502);
+}
+
+/// The next final reply, and the interim ones before it.
+fn replies(client: &mut Client) -> (Vec<Reply>, Reply) {
+    let mut interim = Vec::new();
+    loop {
+        let reply = client.reply();
+        if reply.status >= 200 {
+            return (interim, reply);
+        }
+        interim.push(reply);
+    }
+}
+
+/// The application makes its final reply only after the client has the interim one.
+fn interim_replies_come_at_once(variant: &Variant) {
+    let (tell, told) = mpsc::channel();
+    let told = Mutex::new(told);
+    let server = site(variant, "", move |asked| {
+        for _ in 0..3 {
+            asked.say(
+                "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nConnection: X-Own\r\nX-Own: 1\r\n\
+                 Keep-Alive: timeout=5\r\nContent-Length: 5\r\nX-Mine: 1\r\nLink: </b.css>\r\n\r\n",
+            );
+            told.lock().expect("no panic").recv_timeout(TIMEOUT).expect("the client has it");
+        }
+        asked.say(WELL)
+    });
+    let mut client = server.connect();
+    for bytes in [request("GET", "/app/x", &[]).into_bytes(), post("/app/x", &vec![b'x'; 100_000])] {
+        client.send(bytes);
+        for _ in 0..3 {
+            let hints = client.reply();
+            assert_eq!((hints.status, &*hints.reason), (103, "Early Hints"));
+            let fields: Vec<_> = hints.fields.iter().map(|(name, value)| (&**name, &**value)).collect();
+            assert_eq!(
+                fields,
+                [("Link", "</a.css>; rel=preload"), ("X-Mine", "1"), ("Link", "</b.css>")],
+                "{hints:?}"
+            );
+            tell.send(()).expect("the application waits");
+        }
+        let reply = client.reply();
+        assert_eq!((reply.status, &*reply.text()), (200, "well"));
+    }
+}
+
+/// All of them but 100, which only the server itself sends. Clients of HTTP/1.0 get none.
+fn which_interim_replies_are_passed_on(variant: &Variant) {
+    let server = site(variant, "", |asked| {
+        let interim =
+            ["100 Continue", "102 Processing", "103 Early Hints", "103 ", "100 Continue", "199 Odd"];
+        let heads = interim.map(|line| format!("HTTP/1.1 {line}\r\nX: y\r\n\r\n"));
+        let all = heads.concat() + WELL;
+        if asked.query() == "pieces" { all.bytes().all(|byte| asked.say([byte])) } else { asked.say(all) }
+    });
+    let mut client = server.connect();
+    for (target, body) in [("/app/?whole", ""), ("/app/?pieces", ""), ("/app/?whole", "body")] {
+        if body.is_empty() {
+            client.ask("GET", target, &[]);
+        } else {
+            client.ask("POST", target, &[("Expect", "100-continue"), ("Content-Length", "4")]);
+            assert_eq!(client.reply().status, 100);
+            client.send(body);
+        }
+        let (interim, reply) = replies(&mut client);
+        let statuses: Vec<_> = interim.iter().map(|reply| reply.status).collect();
+        assert_eq!(statuses, [102, 103, 103, 199], "{target}");
+        assert!(interim.iter().all(|reply| reply.field("X") == Some("y")), "{interim:?}");
+        assert_eq!((reply.status, &*reply.text()), (200, "well"), "{target}");
+    }
+    let mut client = server.connect();
+    client.send("GET /app/?whole HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    assert_eq!(client.reply().text(), "well");
+    client.send("GET /app/?pieces HTTP/1.0\r\n\r\n");
+    assert_eq!(client.reply().text(), "well");
+    assert_eq!(server.pool_count("failures"), 0);
+}
+
+/// An application that closes after an interim reply has heard the request.
+fn requests_are_not_repeated_after_interim_replies(variant: &Variant) {
+    let asked_for_hints = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked_for_hints);
+    let server = site(variant, "", move |asked| {
+        if asked.query() == "hints" {
+            count.fetch_add(1, Ordering::Relaxed);
+            asked.say("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
+            return false;
+        }
+        asked.say(WELL)
+    });
+    let mut client = server.connect();
+    for times in 1..4 {
+        assert_eq!(client.get("/app/x").text(), "well");
+        client.ask("GET", "/app/?hints", &[]);
+        assert_eq!(replies(&mut client).1.status, 502);
+        assert_eq!(asked_for_hints.load(Ordering::Relaxed), times);
+    }
+    assert_eq!(server.pool_count("retried"), 0);
+}
+
+/// More than the client takes: some are dropped, whole, and the final reply comes, or the end.
+fn a_flood_of_interim_replies(variant: &Variant) {
+    const COUNT: usize = 10_000;
+    let value = "x".repeat(1000);
+    let hints = format!("HTTP/1.1 103 Early Hints\r\nLink: {value}\r\n\r\n");
+    let (tell, told) = mpsc::channel();
+    let server = site(variant, "", move |asked| {
+        let is_taken = (0..COUNT).all(|_| asked.say(&hints));
+        tell.send(is_taken).expect("the test waits");
+        asked.query() != "end" && asked.say(WELL)
+    });
+    server.warm_up();
+    let before = server.memory();
+    let mut client = server.connect_narrow();
+    for _ in 0..2 {
+        client.ask("GET", "/app/x", &[]);
+        assert!(told.recv_timeout(TIMEOUT).expect("the server takes them all"));
+        let meanwhile = server.memory();
+        assert!(meanwhile < before + (4 << 20), "{before} bytes before, {meanwhile} meanwhile");
+        let (interim, reply) = replies(&mut client);
+        assert!((1..=COUNT).contains(&interim.len()), "{} interim replies", interim.len());
+        assert!(interim.iter().all(|reply| reply.status == 103 && reply.need("Link") == value));
+        assert_eq!((reply.status, &*reply.text()), (200, "well"));
+    }
+    // If the client has a part of one, it gets no other reply after that part.
+    client.ask("GET", "/app/?end", &[]);
+    assert!(told.recv_timeout(TIMEOUT).expect("the server takes them all"));
+    loop {
+        match client.try_reply() {
+            Ok(reply) if reply.status == 502 => break,
+            Ok(reply) => assert!(reply.status == 103 && reply.need("Link") == value, "{reply:?}"),
+            Err(broken) => {
+                assert!(matches!(broken, Broken::Reset | Broken::CutShort(_)), "{broken:?}");
+                break;
+            }
+        }
+    }
+    assert_eq!(server.get("/hello.txt").text(), harness::site::HELLO);
 }

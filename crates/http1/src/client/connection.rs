@@ -21,7 +21,9 @@ pub const MAX_PIPELINED: u32 = 64;
 pub enum Event<'a> {
     /// The input has nothing more to process: keep what was not consumed, and call again with more.
     NeedInput,
-    /// The head of a final response. Interim responses (1xx) are skipped.
+    /// The head of an interim response (1xx). Others and the final response of the same request follow.
+    Interim(ResponseHead<'a>),
+    /// The head of a final response.
     Head(ResponseHead<'a>),
     /// A piece of the body: this range of the input, never empty.
     Body(Range<usize>),
@@ -152,47 +154,44 @@ impl Connection {
 
     fn receive_head<'a>(&mut self, input: &'a [u8], eof: bool) -> Result<(usize, Event<'a>), ReplyError> {
         let Reading::Head(scan) = &mut self.reading else { unreachable!("called in this state only") };
-        let mut start = 0;
-        loop {
-            let rest = &input[start..];
-            let Some(to_head) = self.awaited.first_is_head() else {
-                return match (rest.is_empty(), eof) {
-                    (true, true) => {
-                        self.reading = Reading::Over;
-                        Ok((start, Event::Closed))
-                    }
-                    (true, false) => Ok((start, Event::NeedInput)),
-                    (false, _) => Err(ReplyError::Unexpected),
-                };
-            };
-            let Some(length) = scan.find_end(rest)? else {
-                return match (rest.is_empty(), eof) {
-                    (_, false) => Ok((start, Event::NeedInput)),
-                    (true, true) => Err(ReplyError::NoReply),
-                    (false, true) => Err(ReplyError::CutShort),
-                };
-            };
-            let head = ResponseHead::parse(&rest[..length], to_head)?;
-            start += length;
-            match head.status.0 {
-                101 if self.offers_upgrade => {
-                    self.awaited.pop();
+        let Some(to_head) = self.awaited.first_is_head() else {
+            return match (input.is_empty(), eof) {
+                (true, true) => {
                     self.reading = Reading::Over;
-                    return Ok((start, Event::Head(head)));
+                    Ok((0, Event::Closed))
                 }
-                101 => return Err(ReplyError::Switched),
-                100..200 => *scan = Scan::default(),
-                _ => {
-                    let body = match head.body {
-                        BodyLength::Bytes(length) => Body::Length(length),
-                        BodyLength::Chunked => Body::Chunked(ChunkDecoder::new()),
-                        BodyLength::UntilClose => Body::UntilClose,
-                    };
-                    self.reading = Reading::Body(body, head.keep_alive);
-                    return Ok((start, Event::Head(head)));
-                }
+                (true, false) => Ok((0, Event::NeedInput)),
+                (false, _) => Err(ReplyError::Unexpected),
+            };
+        };
+        let Some(length) = scan.find_end(input)? else {
+            return match (input.is_empty(), eof) {
+                (_, false) => Ok((0, Event::NeedInput)),
+                (true, true) => Err(ReplyError::NoReply),
+                (false, true) => Err(ReplyError::CutShort),
+            };
+        };
+        let head = ResponseHead::parse(&input[..length], to_head)?;
+        match head.status.0 {
+            101 if self.offers_upgrade => {
+                self.awaited.pop();
+                self.reading = Reading::Over;
+            }
+            101 => return Err(ReplyError::Switched),
+            100..200 => {
+                *scan = Scan::default();
+                return Ok((length, Event::Interim(head)));
+            }
+            _ => {
+                let body = match head.body {
+                    BodyLength::Bytes(length) => Body::Length(length),
+                    BodyLength::Chunked => Body::Chunked(ChunkDecoder::new()),
+                    BodyLength::UntilClose => Body::UntilClose,
+                };
+                self.reading = Reading::Body(body, head.keep_alive);
             }
         }
+        Ok((length, Event::Head(head)))
     }
 
     fn end_reply(&mut self, keep_alive: bool) {
@@ -310,7 +309,8 @@ mod tests {
         connection
     }
 
-    /// All events for one input, on a line: heads as status and length, bodies as text.
+    /// All events for one input, on a line: heads as status and length, interim ones as status and fields,
+    /// bodies as text.
     fn told(methods: &[Method<'_>], input: &str, eof: bool) -> String {
         let mut connection = awaiting(methods);
         let (mut told, mut at) = (Vec::new(), 0);
@@ -328,6 +328,7 @@ mod tests {
                 }
             };
             match event {
+                Event::Interim(head) => told.push(format!("{}({})", head.status.0, head.fields().count())),
                 Event::Head(head) => told.push(format!("{}:{:?}", head.status.0, head.body)),
                 Event::Body(range) => told.push(String::from_utf8(rest[range].to_vec()).unwrap()),
                 Event::EndOfReply { keep_alive } => told.push(if keep_alive { "end" } else { "last" }.into()),
@@ -376,12 +377,19 @@ mod tests {
     }
 
     #[test]
-    fn interim_responses_are_passed_over() {
-        let input = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
+    fn interim_responses_come_before_the_final_one() {
+        let input = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\nA: b\r\n\r\n\
                      HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na";
-        assert_eq!(get(input, false), "200:Bytes(1) a end more(0)");
-        assert_eq!(get("HTTP/1.1 100 Continue\r\n\r\nHTTP", false), "more(4)");
+        assert_eq!(get(input, false), "100(0) 103(2) 200:Bytes(1) a end more(0)");
+        let two = [input, input].concat();
+        let expected = "100(0) 103(2) 200:Bytes(0) end Malformed";
+        assert_eq!(told(&[Method::Head, Method::Get], &two, false), expected, "a body after HEAD");
+        assert_eq!(get("HTTP/1.1 100 Continue\r\n\r\nHTTP", false), "100(0) more(4)");
+        // They have no body, whatever they say.
+        assert_eq!(get("HTTP/1.1 199 x\r\nContent-Length: 3\r\n\r\nHTTP", false), "199(1) more(4)");
         assert_eq!(get("HTTP/1.1 101 Switching Protocols\r\n\r\n", false), "Switched");
+        let late = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 103 Early Hints\r\n\r\n";
+        assert_eq!(get(late, false), "200:Bytes(1) a end Unexpected");
     }
 
     #[test]
@@ -390,8 +398,10 @@ mod tests {
         let mut connection = Connection::new();
         connection.sent_request(Method::Get).unwrap();
         connection.offer_upgrade();
-        let (used, event) = connection.receive(input, false).unwrap();
-        assert_eq!(&input[used..], b"abc");
+        let (interim, event) = connection.receive(input, false).unwrap();
+        assert!(matches!(event, Event::Interim(_)), "{event:?}");
+        let (used, event) = connection.receive(&input[interim..], false).unwrap();
+        assert_eq!(&input[interim + used..], b"abc");
         let Event::Head(head) = event else { panic!("{event:?}") };
         assert_eq!((head.status, head.field("upgrade")), (Status::SWITCHING_PROTOCOLS, Some(&b"a"[..])));
         assert_eq!(connection.awaited(), 0);
@@ -477,7 +487,7 @@ mod tests {
     fn an_early_end_is_told_apart() {
         assert_eq!(told(&[], "", true), "closed");
         assert_eq!(get("", true), "NoReply");
-        assert_eq!(get("HTTP/1.1 100 Continue\r\n\r\n", true), "NoReply");
+        assert_eq!(get("HTTP/1.1 100 Continue\r\n\r\n", true), "100(0) NoReply");
         assert_eq!(get("HTTP", true), "CutShort");
         assert_eq!(get("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na", true), "200:Bytes(2) a CutShort");
         let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n";

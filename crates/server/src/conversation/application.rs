@@ -79,9 +79,6 @@ pub enum Body {
 /// queue may have come.
 const LOOK_TICKS: u32 = 250 / Tick::MS;
 
-/// The interim response that asks for a body (RFC 9110 section 15.2.1).
-const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-
 /// If less of a body than this is still to come, it is received together with what may follow it.
 const WORTH_A_CALL: usize = 16 << 10;
 
@@ -99,8 +96,6 @@ const CLIENT_LEFT: Status = Status(499);
 pub(super) struct Application {
     relay: Relay,
     look_at: Option<Tick>,
-    /// Bytes that are still to be sent before the reply.
-    interim: &'static [u8],
     /// How many events the client has caused while its socket was passed.
     disturbances: u8,
 }
@@ -171,7 +166,7 @@ impl Conversation {
         match begun {
             Ok(relay) => {
                 let look_at = (!service.hears_hang_ups).then(|| now.after(LOOK_TICKS));
-                let application = Application { relay, look_at, interim: b"", disturbances: 0 };
+                let application = Application { relay, look_at, disturbances: 0 };
                 self.exchange.waiting = Some(Box::new(Pause::Application(Box::new(application))));
             }
             Err(failure) => {
@@ -444,7 +439,7 @@ impl Conversation {
     ) -> Result<Attended, Trouble> {
         let Self { exchange, lent_to, is_examined, .. } = self;
         let Some(application) = exchange.application_mut() else { return Ok(Attended::IsOver) };
-        let client = line.lendable().filter(|_| application.interim.is_empty());
+        let client = line.lendable().filter(|_| application.relay.interims.is_empty());
         let (gateway, mut tools) = service.gateway_and_tools(scratch, share, client);
         application.relay.note_client(is_full);
         let worked = application.relay.work(gateway, &mut tools);
@@ -474,11 +469,11 @@ impl Conversation {
     /// What to send next to the client of an application. This changes only `runs`, which receives runs
     /// of memory.
     pub fn next_passage<'a>(&'a self, runs: &mut Passages<'a>) -> Option<Passage<'a>> {
-        let application = self.exchange.application()?;
-        if !application.interim.is_empty() {
-            return Some(Passage::Bytes(application.interim));
+        let relay = &self.exchange.application()?.relay;
+        if !relay.interims.is_empty() {
+            return Some(Passage::Bytes(relay.interims.unsent()));
         }
-        let (reply, area) = application.relay.outgoing().filter(|(reply, _)| reply.left() > 0)?;
+        let (reply, area) = relay.outgoing().filter(|(reply, _)| reply.left() > 0)?;
         let Some(area) = area else { return Some(Passage::Bytes(reply.unsent())) };
         let Some(pages) = area.pages() else {
             runs.extend(reply.runs().take(GATHER).map(|run| match run {
@@ -499,8 +494,8 @@ impl Conversation {
     pub fn passed(&mut self, service: &mut Service, count: usize) {
         service.counters.bytes_sent.add(count as u64);
         let Some(application) = self.exchange.application_mut() else { return };
-        if !application.interim.is_empty() {
-            application.interim = &application.interim[count..];
+        if !application.relay.interims.is_empty() {
+            application.relay.interims.sent(count);
         } else if let Some(reply) = application.relay.reply() {
             reply.sent(count as u64);
         }
@@ -772,7 +767,7 @@ impl Application {
     fn invite(&mut self, machine: &mut Connection<Pin>) {
         if let Some(is_persistent) = machine.invite_body() {
             self.relay.set_persistent(is_persistent);
-            self.interim = CONTINUE;
+            self.relay.interims.ask_for_body();
         }
     }
 
@@ -784,9 +779,8 @@ impl Application {
     /// What the application needs from the client: input, and room for output.
     pub(super) fn needs(&self) -> (bool, bool) {
         let relay = &self.relay;
-        let has_output = !self.interim.is_empty() || relay.has_output();
         let wants_input = relay.awaits_body() || relay.takes_input();
-        if relay.is_lent() { (false, false) } else { (wants_input, has_output) }
+        if relay.is_lent() { (false, false) } else { (wants_input, relay.has_output()) }
     }
 
     /// Checks whether the application or the client takes too long.

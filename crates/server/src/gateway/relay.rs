@@ -50,6 +50,7 @@ use super::composing::Composing;
 use super::course::{Course, Spent};
 use super::delivery::Delivery;
 use super::failure::Failure;
+use super::interims::Interims;
 use super::lent_connection::LentConnection;
 use super::link::{Link, Setup, Speaks};
 use super::pool::{PoolTimeouts, Tried};
@@ -89,6 +90,8 @@ pub struct Relay {
     offers_upgrade: bool,
     joining: Option<Ticket>,
     is_client_gone: bool,
+    /// Interim replies, which the client gets before the reply.
+    pub interims: Interims,
     /// The head of the reply, until it is whole.
     head: Vec<u8>,
     scan: response::Scan,
@@ -179,6 +182,7 @@ impl Relay {
             offers_upgrade: speaks_http && upgrade::offered(head).next().is_some(),
             joining: None,
             is_client_gone: false,
+            interims: Interims::default(),
             head: Vec::new(),
             scan: response::Scan::default(),
             delivery: None,
@@ -730,7 +734,8 @@ impl Relay {
 
     /// Whether there is something for the client to take.
     pub fn has_output(&self) -> bool {
-        self.delivery.as_ref().is_some_and(|delivery| delivery.reply().left() > 0)
+        let has_reply = || self.delivery.as_ref().is_some_and(|delivery| delivery.reply().left() > 0);
+        !self.interims.is_empty() || has_reply()
     }
 
     /// The reply as it can be sent now, and the memory in which some of it may lie.
@@ -757,9 +762,11 @@ impl Relay {
         self.delivery.as_mut().map(Delivery::reply_mut)
     }
 
-    /// What is to be sent instead of a reply, once the server has sent all.
+    /// What is to be sent instead of a reply, once the server has sent all, and the client has taken the
+    /// interim replies.
     pub fn take_named(&mut self) -> Option<Box<Named>> {
-        if matches!(self.stage, Stage::Over) { self.named.take() } else { None }
+        let is_due = matches!(self.stage, Stage::Over) && self.interims.is_empty();
+        if is_due { self.named.take() } else { None }
     }
 
     /// The server's connection, if there is one.

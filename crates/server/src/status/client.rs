@@ -160,6 +160,7 @@ fn read_reply(mut answer: &[u8]) -> Result<(Status, Vec<u8>), ReplyError> {
     loop {
         let (used, event) = connection.receive(answer, true)?;
         match event {
+            Event::Interim(_) => {}
             Event::Head(head) => status = head.status,
             Event::Body(range) => body.extend_from_slice(&answer[range]),
             Event::EndOfReply { .. } => return Ok((status, body)),

@@ -24,6 +24,8 @@ impl Relay {
 
     pub(super) fn server_deadline(&self) -> Option<Tick> {
         let stage = match &self.stage {
+            // The client is to take interim replies first.
+            Stage::Over if self.named.is_some() => Some(self.active.after(self.timeouts.quiet)),
             Stage::Body | Stage::Emptying(_) | Stage::Over => return None,
             // The rest of what the client has sent.
             Stage::Joined(_) if self.is_client_gone => return Some(self.active.after(self.timeouts.quiet)),

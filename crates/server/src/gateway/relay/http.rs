@@ -2,7 +2,7 @@
 
 use fastcgi::response;
 use http1::client::{Event, ResponseHead};
-use http1::{Head, Status};
+use http1::{Head, Status, Tick, Version};
 
 use super::super::failure::Failure;
 use super::super::link::{Link, Speaks};
@@ -82,6 +82,7 @@ impl Relay {
                     self.head.extend_from_slice(&input[used..]);
                     return Ok(());
                 }
+                Event::Interim(head) => self.take_http_head(gateway, &head, tools)?,
                 Event::Head(head) => {
                     self.course.has_reply();
                     self.active = tools.now;
@@ -115,7 +116,7 @@ impl Relay {
         let fields = head.fields().filter(|(name, _)| !head.is_for_connection(name));
         let Some(terms) = gateway.pools[self.pool].http.as_ref().filter(|terms| terms.rewrites) else {
             let told = response::Head::of(status, length, fields);
-            return self.take_final_head(gateway, (head, &told), tools);
+            return self.take_told_head(gateway, (head, &told), tools);
         };
         let asked = Head::again(&self.consumed, self.terms).ok_or(Failure::Unreadable)?;
         let host = terms.host(&asked, &self.asker);
@@ -123,20 +124,32 @@ impl Relay {
         let fields: Vec<_> = fields.collect();
         let fields = fields.iter().map(|(name, value)| (*name, &**value));
         let told = response::Head::of(status, length, fields);
-        self.take_final_head(gateway, (head, &told), tools)
+        self.take_told_head(gateway, (head, &told), tools)
     }
 
     /// Takes a head, and what of it the client may be told.
-    fn take_final_head(
+    fn take_told_head(
         &mut self,
         gateway: &mut Gateway,
         (head, told): (&ResponseHead<'_>, &response::Head<'_>),
         tools: &mut Tools<'_>,
     ) -> Result<(), Failure> {
-        if head.status == Status::SWITCHING_PROTOCOLS {
-            self.join(gateway, head, told, tools)
-        } else {
-            self.take_head(gateway, told, tools)
+        match head.status {
+            Status::SWITCHING_PROTOCOLS => self.join(gateway, head, told, tools),
+            Status(..200) => {
+                self.take_interim(told, tools.now);
+                Ok(())
+            }
+            _ => self.take_head(gateway, told, tools),
+        }
+    }
+
+    /// Takes what the client may be told of an interim reply. A 100 would ask for a body that has come, and a
+    /// client of HTTP/1.0 knows no interim replies. What the client does not get is no progress.
+    fn take_interim(&mut self, told: &response::Head<'_>, now: Tick) {
+        let is_for_client = told.status != 100 && self.terms.version == Version::Http11;
+        if is_for_client && self.interims.add(told) {
+            self.active = now;
         }
     }
 }

@@ -15,7 +15,8 @@ pub enum Afterwards {
     Answerable,
     /// The client can be told so, but its connection must end with that.
     AnswerableOnce,
-    /// The application has sent this many bytes to the client, or may still send some.
+    /// The application has sent this many bytes to the client, or may still send some. Or the client has a
+    /// part of an interim reply, and can get nothing but the rest of it.
     Spoilt(u64),
 }
 
@@ -78,6 +79,9 @@ impl Relay {
         failure: &Failure,
         gateway: &Gateway,
     ) -> Afterwards {
+        if self.interims.is_cut() {
+            return Afterwards::Spoilt(0);
+        }
         if let Some(returned) = self.returned {
             return Afterwards::Spoilt(returned.body);
         }

@@ -49,9 +49,14 @@ const NO_SUCH_NAME: u16 = 3;
 impl NameServer {
     /// Starts a name server on a loopback address, which knows no name. It runs until the process ends.
     pub fn start() -> Self {
-        let udp = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        // A port that is free for UDP may be in use for TCP.
+        let both = || {
+            let udp = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+            let tcp = TcpListener::bind(udp.local_addr().expect("an address")).ok()?;
+            Some((udp, tcp))
+        };
+        let (udp, tcp) = (0..20).find_map(|_| both()).expect("a port that is free for both");
         let address = udp.local_addr().expect("an address");
-        let tcp = TcpListener::bind(address).expect("the same port");
         let zone = Arc::<Zone>::default();
         let of_udp = Arc::clone(&zone);
         thread::spawn(move || {

@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
-use harness::TIMEOUT;
 use harness::client::{Broken, Client, Reply, post, request};
 use harness::scripted_http::{self, Asked};
 use harness::server::{Server, Setup};
 use harness::variant::{Test, Variant, tests};
+use harness::{TIMEOUT, eventually};
 
 use crate::pool;
 
@@ -15,7 +15,7 @@ pub(super) const TESTS: &[Test] = tests![
     Drivers: replies_end_as_the_application_says, connections_are_kept, large_replies,
     interim_replies_come_at_once, a_flood_of_interim_replies;
     Three: heads_are_passed_on, files_that_are_named, which_interim_replies_are_passed_on,
-    requests_are_not_repeated_after_interim_replies;
+    requests_are_not_repeated_after_interim_replies, a_file_behind_interim_replies;
 ];
 
 const WELL: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nwell";
@@ -272,7 +272,7 @@ fn a_flood_of_interim_replies(variant: &Variant) {
     let value = "x".repeat(1000);
     let hints = format!("HTTP/1.1 103 Early Hints\r\nLink: {value}\r\n\r\n");
     let (tell, told) = mpsc::channel();
-    let server = site(variant, "", move |asked| {
+    let server = site(variant, "[tcp]\nsend_buffer = '16 KiB'", move |asked| {
         let is_taken = (0..COUNT).all(|_| asked.say(&hints));
         tell.send(is_taken).expect("the test waits");
         asked.query() != "end" && asked.say(WELL)
@@ -304,4 +304,37 @@ fn a_flood_of_interim_replies(variant: &Variant) {
         }
     }
     assert_eq!(server.get("/hello.txt").text(), harness::site::HELLO);
+}
+
+/// It waits until the client has taken them, but not longer than the application may take.
+fn a_file_behind_interim_replies(variant: &Variant) {
+    let setup = Setup::new(variant);
+    let outside = setup.directory().join("outside");
+    let (tell, told) = mpsc::channel();
+    let hints = format!("HTTP/1.1 103 Early Hints\r\nLink: {}\r\n\r\n", "x".repeat(1000));
+    let socket = scripted_http::start(setup.directory(), "app.sock", move |asked| {
+        let is_taken = (0..2000).all(|_| asked.say(&hints))
+            && asked.say("HTTP/1.1 200 OK\r\nX-Accel-Redirect: /p/secret.txt\r\nContent-Length: 0\r\n\r\n");
+        tell.send(is_taken).expect("the test waits");
+        true
+    });
+    let more = format!(
+        "send_files = {{ '/p/' = '{}' }}\ntimeout = '2 s'\n[tcp]\nsend_buffer = '16 KiB'",
+        outside.display()
+    );
+    let server = setup.config(&pool(&socket, &more)).start();
+    let ask = || {
+        let mut client = server.connect_narrow();
+        client.ask("GET", "/app/x", &[]);
+        assert!(told.recv_timeout(TIMEOUT).expect("the server takes them all"));
+        client
+    };
+    let mut client = ask();
+    let (interim, reply) = replies(&mut client);
+    assert!(interim.iter().all(|reply| reply.status == 103), "{interim:?}");
+    assert_eq!((reply.status, &*reply.text()), (200, harness::site::SECRET));
+    let client = ask();
+    assert_eq!(server.pool_count("failures"), 0);
+    eventually("the client has had its time", || server.pool_count("failures") == 1);
+    drop(client);
 }

@@ -473,7 +473,7 @@ impl Channel {
             return Ok(tls.progress());
         }
         let (client, records) = (self.socket.as_fd(), &tls.leaving[tls.left..]);
-        let count = if tls.has_own_to_send() {
+        let count = if tls.has_own_to_send() || tls.is_passed_on {
             // No alarm interrupts this, even if sends block.
             socket::send_at_once(client, records)?
         } else if more_follows {

@@ -2,7 +2,7 @@
 //! changed.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -28,28 +28,25 @@ struct Applications {
 impl Applications {
     fn start(addresses: &[&str]) -> Self {
         let connections = Arc::new(AtomicUsize::new(0));
-        let mut port = 0;
-        for address in addresses {
-            let address = SocketAddr::new(ip(address), port);
-            let listener = TcpListener::bind(address).expect("a port that is free at all addresses");
-            port = listener.local_addr().expect("an address").port();
+        // A port that is free at one address may be in use at another.
+        let at_all = || {
+            let mut port = 0;
+            let mut bind = |address: &&str| {
+                let listener = TcpListener::bind(SocketAddr::new(ip(address), port)).ok()?;
+                port = listener.local_addr().expect("an address").port();
+                Some(listener)
+            };
+            addresses.iter().map(&mut bind).collect::<Option<Vec<_>>>()
+        };
+        let listeners = (0..20).find_map(|_| at_all()).expect("a port that is free at all addresses");
+        let port = listeners[0].local_addr().expect("an address").port();
+        for listener in listeners {
             let connections = Arc::clone(&connections);
             thread::spawn(move || {
                 for stream in listener.incoming() {
                     connections.fetch_add(1, Ordering::Relaxed);
-                    let mut stream = BufReader::new(stream.expect("a connection"));
-                    thread::spawn(move || {
-                        let mut line = String::new();
-                        while stream.read_line(&mut line).is_ok_and(|count| count > 0) {
-                            if line == "\r\n" {
-                                let told = address.ip().to_string();
-                                let head =
-                                    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", told.len());
-                                let _ = stream.get_mut().write_all((head + &told).as_bytes());
-                            }
-                            line.clear();
-                        }
-                    });
+                    let stream = stream.expect("a connection");
+                    thread::spawn(move || tell_address(stream));
                 }
             });
         }
@@ -64,6 +61,19 @@ impl Applications {
              [[pools]]\nname = 'app'\nprotocol = 'http'\nservers = '{name}:{port}'\n{more}\n\
              [[routes]]\npath = '/app/**'\npool = 'app'\n"
         )
+    }
+}
+
+/// Answers each request with the address that it was sent to.
+fn tell_address(stream: TcpStream) {
+    let told = stream.local_addr().expect("an address").ip().to_string();
+    let (mut stream, mut line) = (BufReader::new(stream), String::new());
+    while stream.read_line(&mut line).is_ok_and(|count| count > 0) {
+        if line == "\r\n" {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", told.len());
+            let _ = stream.get_mut().write_all((head + &told).as_bytes());
+        }
+        line.clear();
     }
 }
 

@@ -561,7 +561,8 @@ impl Conversation {
         trouble: Trouble,
     ) {
         let (request, mut owed) = (application.relay.request(), application.relay.owed());
-        let mut spoilt = None;
+        // Nothing but the rest can follow a part of an interim reply.
+        let mut spoilt = application.relay.interims.is_cut().then_some((CLIENT_LEFT, 0));
         if let Trouble::Application(failure) = &trouble {
             match application.relay.afterwards(line.lendable(), failure, &service.gateway) {
                 Afterwards::Answerable => {}
@@ -727,8 +728,9 @@ impl Conversation {
 
     /// Whether a part of an application's reply has been sent, and there may be more.
     pub(super) fn is_passing_on(&self) -> bool {
-        let outgoing = self.exchange.application().and_then(|application| application.relay.outgoing());
-        outgoing.is_some_and(|(reply, _)| reply.has_begun())
+        let Some(application) = self.exchange.application() else { return false };
+        let relay = &application.relay;
+        relay.interims.is_cut() || relay.outgoing().is_some_and(|(reply, _)| reply.has_begun())
     }
 
     /// Whether the request waits in a pool's queue.

@@ -67,7 +67,7 @@ impl Interims {
     }
 
     /// Whether a part has been sent, and the rest has not. Only that rest can follow it.
-    pub(super) fn is_cut(&self) -> bool {
+    pub fn is_cut(&self) -> bool {
         self.gone > 0
     }
 }

@@ -144,8 +144,9 @@ impl Relay {
         }
     }
 
-    /// Takes what the client may be told of an interim reply. A 100 would ask for a body that has come, and a
-    /// client of HTTP/1.0 knows no interim replies. What the client does not get is no progress.
+    /// Takes what the client may be told of an interim reply. A 100 would ask for a body that the server asks
+    /// for itself, and a client of HTTP/1.0 knows no interim replies. What the client does not get is no
+    /// progress.
     fn take_interim(&mut self, told: &response::Head<'_>, now: Tick) {
         let is_for_client = told.status != 100 && self.terms.version == Version::Http11;
         if is_for_client && self.interims.add(told) {

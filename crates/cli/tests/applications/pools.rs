@@ -81,7 +81,10 @@ fn mistakes_are_told(variant: &Variant) {
         ("[[pools]]\nname = 'a'", "a pool needs servers"),
         ("[[pools]]\nservers = '127.0.0.1:1'", "a pool needs name"),
         ("[[pools]]\nname = 'a b'\nservers = '127.0.0.1:1'", "pools.name = 'a b': allowed: letters"),
-        ("[[pools]]\nname = 'a'\nservers = ':80'", "allowed: an address and port that can be connected to"),
+        ("[[pools]]\nname = 'a'\nservers = ':80'", "allowed: an address or a name, and a port, that can be"),
+        ("[[pools]]\nname = 'a'\nservers = 'app'", "or \"NAME:PORT\", such as \"app.internal:3000\""),
+        ("[[pools]]\nname = 'a'\nservers = 'a b:80'", "or \"NAME:PORT\""),
+        ("[gateway]\nname_servers = 'ns.example'", "allowed: an IP address, with a port if it is not 53"),
         (
             "[[pools]]\nname = 'a'\nservers = '127.0.0.1:1'\nparams = { 'A=' = 'x' }",
             "allowed: a name without",

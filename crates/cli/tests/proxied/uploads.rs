@@ -123,7 +123,7 @@ impl Body {
     }
 }
 
-/// The same body with its length, and in chunks.
+/// A body of these parts in both forms: with its length, and in chunks.
 fn forms(parts: &[&[u8]]) -> [(String, Vec<Vec<u8>>); 2] {
     let length = parts.iter().map(|part| part.len()).sum::<usize>();
     let chunk = |part: &&[u8]| {

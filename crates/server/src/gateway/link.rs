@@ -131,7 +131,7 @@ const MOST_TOLD: usize = 4 << 10;
 /// Charge at least this many bytes of the quantum (`share`) for each call that sends or receives. An
 /// endless series of small calls must end the turn as well.
 const LEAST_COST: usize = 4 << 10;
-/// While so many bytes of a body that is passed on are not sent, no more of it is taken.
+/// While so many bytes of a streamed body are not sent, the link takes no more of it.
 const MOST_UNSENT: usize = 16 << 10;
 /// Records of a body in memory that are sent along with the one before. They are as much as a Unix socket
 /// takes at once.

@@ -33,7 +33,7 @@ pub(super) enum NotFound {
 
 /// How long what `/etc/hosts` says may be used. It has no times.
 const OF_HOSTS: Duration = Duration::from_secs(5);
-/// How long one name server may take for one question, and when it is asked again meanwhile.
+/// How long one name server may take for one question, and after what time the question is sent once more.
 const PATIENCE: Duration = Duration::from_secs(3);
 const AGAIN: Duration = Duration::from_secs(1);
 /// Most bytes of an answer.
